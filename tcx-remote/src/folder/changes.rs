@@ -11,6 +11,7 @@ use tcx_store::unstable::{FileInfo, Mapped, verify_file};
 use super::held::remove;
 use super::looks::Look;
 use super::reach::is_away;
+use super::strays::Stray;
 use super::{Inner, SHORT, info, info_of};
 use crate::bucket::{Created, Object};
 use crate::copy::files::{Kind, change, kind};
@@ -34,20 +35,9 @@ pub(super) struct KnownChange {
     look: Look,
 }
 
-/// A change that this process has created, perhaps in another history than the one that it knows.
-#[derive(Debug)]
-pub(super) struct Stray {
-    name: String,
-    bytes: Vec<u8>,
-    /// The history that was known before.
-    origin: String,
-    /// Whether it was removed, and only has to be created again if another process may have met it.
-    is_removed: bool,
-}
-
 /// What has the number of a change that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Found {
+pub(super) enum Found {
     Same,
     Other,
     Absent,
@@ -196,81 +186,24 @@ impl Inner {
         let origin = self.origin().ok().filter(|_| name != change(0));
         let created = self.send(|bucket| bucket.with_deadline(short).create(&self.key(name), bytes));
         self.created()?;
-        let is_own = created? == Created::Own;
+        let is_own = match created {
+            Ok(created) => created == Created::Own,
+            Err(error) => {
+                if let Some(origin) = origin {
+                    // It may be there all the same, or come later.
+                    self.take_back_if_created(Stray::doubtful(name, bytes, origin));
+                }
+                return Err(error);
+            }
+        };
         if is_own && name == change(0) {
             // What is known is of the history before.
             self.state(|state| state.changes.clear())?;
         }
         if let Some(origin) = origin.filter(|_| is_own) {
-            let stray = Stray { name: name.to_owned(), bytes: bytes.to_vec(), origin, is_removed: false };
-            self.take_back_unless_same(stray)?;
+            self.take_back_unless_same(Stray::created(name, bytes, origin))?;
         }
         Ok(is_own)
-    }
-
-    /// Removes a change that this process has created, if the module was removed or replaced just before. A change whose predecessors are
-    /// missing keeps every process from writing. It is certain whose it is, and no process goes by it without those before it.
-    ///
-    /// Where another change has the number of the one before it, other processes may go by it already, and have created the next: its
-    /// number must not be given again. It stays, and kills rows that are computed again. Merged changes have no number of their own, and
-    /// would hide the changes of the other history: they go in any case.
-    fn take_back_unless_same(&self, mut stray: Stray) -> io::Result<()> {
-        let is_change = matches!(kind(&stray.name), Some(Kind::Change(_)));
-        if !stray.is_removed {
-            match self.find_origin(&stray.origin) {
-                Ok(Found::Same) => return Ok(()),
-                // The comparison that follows says that this is another module.
-                Ok(Found::Other) if is_change => return Ok(()),
-                Ok(Found::Other | Found::Absent) => {}
-                // As long as that cannot be said, it stays.
-                Err(_) => return self.look_again_at(stray),
-            }
-            let removed = self.send(|bucket| bucket.delete(&self.key(&stray.name)));
-            self.wrote()?;
-            if let Err(error) = removed {
-                self.look_again_at(stray)?;
-                return Err(error);
-            }
-            stray.is_removed = true;
-        }
-        let what = format!(
-            "the module was removed or replaced while {} was created, which was taken back",
-            stray.name
-        );
-        let taken_back = Err(io::Error::new(ErrorKind::NotFound, what));
-        if !is_change {
-            return taken_back;
-        }
-        match self.find_origin(&stray.origin) {
-            Ok(Found::Absent) => taken_back,
-            // The module was created again between the look and the removal, and its processes may have met the change in between.
-            Ok(Found::Same | Found::Other) => {
-                let short = self.bucket.deadline().min(SHORT);
-                let key = self.key(&stray.name);
-                let created = self.send(|bucket| bucket.with_deadline(short).create(&key, &stray.bytes));
-                self.created()?;
-                if let Err(error) = created {
-                    self.look_again_at(stray)?;
-                    return Err(error);
-                }
-                Ok(())
-            }
-            Err(_) => self.look_again_at(stray).and(taken_back),
-        }
-    }
-
-    fn look_again_at(&self, stray: Stray) -> io::Result<()> {
-        self.state(|state| state.strays.push(stray))
-    }
-
-    /// Looks again at changes that this process has created, where it could not be said whether the module was still the same.
-    pub(super) fn take_back_strays(&self) -> io::Result<()> {
-        for stray in self.state(|state| std::mem::take(&mut state.strays))? {
-            if let Err(error) = self.take_back_unless_same(stray) {
-                tracing::debug!(path = %self.path().display(), "{error}");
-            }
-        }
-        Ok(())
     }
 
     /// Makes sure, once in a process, that the store creates objects conditionally.
@@ -311,7 +244,7 @@ impl Inner {
     }
 
     /// What the store has in the place of the newest change of this history.
-    fn find_origin(&self, origin: &str) -> io::Result<Found> {
+    pub(super) fn find_origin(&self, origin: &str) -> io::Result<Found> {
         let mut parts = origin.split('-');
         let (Some(zero), Some(number), Some(newest), None) =
             (parts.next(), parts.next().and_then(|number| number.parse().ok()), parts.next(), parts.next())

@@ -20,6 +20,7 @@ mod sending;
 mod shared;
 mod spool;
 mod storage;
+mod strays;
 #[cfg(test)]
 mod tests;
 mod windows;
@@ -33,11 +34,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tcx_store::unstable::{FileInfo, Stamp, runtime};
 
-use self::changes::{KnownChange, Stray};
+use self::changes::KnownChange;
 use self::looks::Looks;
 use self::reach::Reach;
 use self::receiving::Arrivals;
 use self::sending::Departures;
+use self::strays::Stray;
 use self::windows::Windows;
 use crate::bucket::{Bucket, Object};
 use crate::client::runtime::PerProcess;
@@ -84,7 +86,7 @@ struct State {
     looks: Looks,
     /// The changes that were looked at, as they were then.
     changes: BTreeMap<String, KnownChange>,
-    /// Changes that this process has created, and may have to take back.
+    /// Changes that this process has created, or may have created, and may have to take back.
     strays: Vec<Stray>,
     /// Segments that this process has put into the spool.
     own: BTreeSet<String>,

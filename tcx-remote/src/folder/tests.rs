@@ -278,3 +278,20 @@ fn a_history_that_this_process_has_begun_has_no_changes_of_the_one_before() {
     assert!(before.starts_with(&folder.0.origin().unwrap()[..32]));
     assert!(folder.0.origin().unwrap().contains("-0-"));
 }
+
+#[test]
+fn a_change_that_comes_late_to_an_older_copy_is_taken_back_unless_it_is_that_of_another_process() {
+    for is_own in [true, false] {
+        let server = Server::start();
+        invalidate(&server, 1);
+        let (_tier, folder) = folder(&server, &[0, 1]);
+        folder.0.probe().unwrap();
+        server.remove(&key(&change(1)));
+        server.fail_next(Operation::Put, &change(2), Fault::Denied);
+        folder.create_if_absent(&change(2), b"a tombstone").unwrap_err();
+        server.put(&key(&change(2)), if is_own { b"a tombstone" } else { b"another one" });
+        folder.try_now();
+        folder.list().unwrap();
+        assert_ne!(has(&server, &change(2)), is_own);
+    }
+}

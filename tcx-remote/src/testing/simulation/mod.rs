@@ -7,9 +7,10 @@
 //! a process does in one between two requests is one step.
 //!
 //! What is wrong on purpose is found: a change that counts as created whenever the store says "exists" by the first seed, a flush that
-//! succeeds though segments wait by the fortieth, and a change that stays where its module was removed by two of the first two hundred.
+//! succeeds though segments wait by the fortieth, and a change that stays where its module was removed by one of the first three hundred.
 //! Segments that are sent without comparing the histories are not: the oracle does not judge rows that stray into another history.
-//! `tests/waiting.rs` has a test of them.
+//! `tests/waiting.rs` has a test of them. Nor is a change that is not looked for again after its creation was answered with an error, by 2,700
+//! seeds: `folder/tests.rs` has a test of it.
 
 mod machines;
 mod store;
@@ -23,9 +24,10 @@ use self::machines::Disks;
 
 const STEPS: usize = 300;
 
-/// Seeds that have failed once: in 72 and 172, a change that was created in the moment in which the module was removed stayed alone, and
-/// kept every process from writing.
-const FAILED: [u64; 2] = [72, 172];
+/// Seeds that have failed once. In 72 and 172, a change that was created in the moment in which the module was removed stayed alone, and
+/// kept every process from writing. In the others, the user has to remove what has strayed: in 3616, the process of such a change has ended; in
+/// 6932, a copy was made while a segment had strayed, and came in the place of the module later.
+const FAILED: [u64; 4] = [72, 172, 3616, 6932];
 
 /// Simulations beside each other. Each takes turns between threads, and leaves processors idle.
 const WORKERS: usize = 4;

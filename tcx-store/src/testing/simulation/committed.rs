@@ -31,6 +31,13 @@ pub(super) struct Stored {
     pub(super) rows: Vec<Committed>,
 }
 
+impl Stored {
+    /// The change without which it cannot be served. One that waits for its commit has its name before that.
+    pub(super) fn counts_on(&self) -> Option<u64> {
+        self.commit.is_none().then_some(self.base)
+    }
+}
+
 /// What an invalidation by age says.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Age {

@@ -44,6 +44,7 @@ mod script;
 pub mod seeds;
 mod site;
 mod stamps;
+mod strays;
 #[cfg(test)]
 mod switches;
 #[cfg(test)]

@@ -11,6 +11,7 @@ use super::doubt::Doubt;
 use super::folder::{File, State};
 use super::process::World;
 use super::schedule::{self, Clock};
+use super::strays::Life;
 use super::weather::{RequestFault, Weather};
 use crate::sys::checksum::checksum;
 
@@ -73,6 +74,7 @@ pub struct Objects {
     machine: usize,
     weather: Weather,
     doubt: Arc<Doubt>,
+    life: Life,
 }
 
 impl Objects {
@@ -83,7 +85,12 @@ impl Objects {
         weather: Weather,
         doubt: Arc<Doubt>,
     ) -> Self {
-        Self { world, process, machine, weather, doubt }
+        Self { world, process, machine, weather, doubt, life: Life::default() }
+    }
+
+    /// The same, for one opening of the store.
+    pub(super) fn opened(&self) -> Self {
+        Self { life: Life::default(), ..self.clone() }
     }
 
     /// The objects whose keys begin with `prefix` and have no further slash.
@@ -122,6 +129,7 @@ impl Objects {
         let fault = self.begin("put", key)?;
         let written = {
             let mut state = self.world.folder.state();
+            self.world.strays.note(&state, name(key), bytes, &self.life);
             self.add(&mut state, key, bytes);
             facts(&state, key).ok_or(Refusal::Absent)?
         };
@@ -141,6 +149,7 @@ impl Objects {
             if name(key).starts_with("change-") {
                 creation.happens(&state, bytes);
             }
+            self.world.strays.note(&state, name(key), bytes, &self.life);
             self.add(&mut state, key, bytes);
             facts(&state, key).ok_or(Refusal::Absent)?
         };
@@ -153,6 +162,7 @@ impl Objects {
     pub fn delete(&self, key: &str) -> Result<(), Refusal> {
         let fault = self.begin("delete", key)?;
         self.world.folder.state().remove(name(key), self.process, self.world.folder.clock.millis());
+        self.world.strays.note_removal(name(key));
         answer(fault, ())
     }
 

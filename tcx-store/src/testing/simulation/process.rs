@@ -13,6 +13,7 @@ use super::run::Setup;
 use super::schedule::{Started, in_process};
 use super::site::Site;
 use super::stamps::Stamps;
+use super::strays::Strays;
 use crate::write::seal_queue::SealQueue;
 use crate::{ColumnType, DType, Identity, KeyType, Lookup, Losses, Options, RecomputeSession};
 use crate::{Spec, StampType, Store};
@@ -30,6 +31,8 @@ pub(super) struct World {
     pub(super) outages: Outages,
     /// What was reported durable on a machine, and may not be in the store.
     kept: Mutex<Vec<Kept>>,
+    /// What has strayed in the object store.
+    pub(super) strays: Strays,
 }
 
 /// Rows of a session that are durable on a machine.
@@ -43,7 +46,7 @@ pub(super) struct Kept {
 impl World {
     pub(super) fn new(folder: Arc<Folder>) -> Self {
         let (oracle, stamps, outages) = (Mutex::default(), Stamps::default(), Outages::default());
-        Self { folder, oracle, stamps, outages, kept: Mutex::default() }
+        Self { folder, oracle, stamps, outages, kept: Mutex::default(), strays: Strays::default() }
     }
 
     pub(super) fn kept(&self) -> MutexGuard<'_, Vec<Kept>> {

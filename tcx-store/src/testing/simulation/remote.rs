@@ -107,6 +107,7 @@ fn run(seed: u64, steps: usize, traced: bool, machines: Arc<dyn Machines>) -> Ru
     if simulation.violation().is_none() {
         simulation.set_outages(0);
         simulation.finish_all();
+        simulation.remove_strays();
         (0..count).for_each(|machine| simulation.settle_machine(&fleet, machine));
         simulation.observe_on(&fleet);
         simulation.write_after_all();

@@ -55,7 +55,7 @@ impl Site {
         match self {
             Self::Folder { storage, .. } => storage.clone(),
             Self::Machine { fleet, number, objects, doubt } => {
-                let storage = fleet.machines.open(*number, objects.clone());
+                let storage = fleet.machines.open(*number, objects.opened());
                 Arc::new(Watched { storage, doubt: doubt.clone() })
             }
         }

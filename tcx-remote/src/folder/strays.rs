@@ -1,0 +1,162 @@
+//! Changes that stray: created in the moment in which the module was removed, or an older copy took its place. The process that has
+//! created one takes it back. Without those before it, the change would keep every process from writing.
+
+use std::io::{self, ErrorKind};
+use std::time::{Duration, Instant};
+
+use tcx_store::unstable::runtime;
+
+use super::changes::Found;
+use super::{Inner, SHORT};
+use crate::copy::files::{Kind, kind};
+
+/// A creation that was answered with an error may come to the store as much later.
+const COMES_WITHIN: Duration = Duration::from_mins(2);
+
+/// A change that this process has created, perhaps in another history than the one that it knows.
+#[derive(Debug)]
+pub(super) struct Stray {
+    name: String,
+    bytes: Vec<u8>,
+    /// The history that was known before.
+    origin: String,
+    fate: Fate,
+}
+
+/// What has become of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Created,
+    /// The creation was answered with an error at this time: it may have happened, or happen later.
+    InDoubt(Instant),
+    /// It was taken back, and only has to be created again if another process may have met it.
+    Removed,
+}
+
+impl Stray {
+    pub(super) fn created(name: &str, bytes: &[u8], origin: String) -> Self {
+        Self { name: name.to_owned(), bytes: bytes.to_vec(), origin, fate: Fate::Created }
+    }
+
+    pub(super) fn doubtful(name: &str, bytes: &[u8], origin: String) -> Self {
+        Self { fate: Fate::InDoubt(runtime::now()), ..Self::created(name, bytes, origin) }
+    }
+
+    fn is_change(&self) -> bool {
+        matches!(kind(&self.name), Some(Kind::Change(_)))
+    }
+
+    /// Whether it may come still.
+    fn may_come(&self) -> bool {
+        matches!(self.fate, Fate::InDoubt(since) if runtime::now().duration_since(since) < COMES_WITHIN)
+    }
+}
+
+impl Inner {
+    /// Removes a change that this process has created, if the module was removed or replaced just before. A change whose predecessors are
+    /// missing keeps every process from writing. It is certain whose it is, and no process goes by it without those before it.
+    ///
+    /// Where another change has the number of the one before it, other processes may go by it already, and have created the next: its
+    /// number must not be given again. It stays, and kills rows that are computed again. Merged changes have no number of their own, and
+    /// would hide the changes of the other history: they go in any case.
+    pub(super) fn take_back_unless_same(&self, mut stray: Stray) -> io::Result<()> {
+        if stray.fate != Fate::Removed {
+            match self.find_origin(&stray.origin) {
+                // Once it is there, it is a change of this history, and is not to be removed if parts of that are gone for a while.
+                Ok(Found::Same) => return self.look_again_unless_created(stray),
+                // The comparison that follows says that this is another module.
+                Ok(Found::Other) if stray.is_change() => return Ok(()),
+                Ok(Found::Other | Found::Absent) => {}
+                // As long as that cannot be said, it stays.
+                Err(_) => return self.look_again_at(stray),
+            }
+            match self.is_created(&stray) {
+                Some(true) => {}
+                Some(false) if !stray.may_come() => return Ok(()),
+                _ => return self.look_again_at(stray),
+            }
+            let removed = self.send(|bucket| bucket.delete(&self.key(&stray.name)));
+            self.wrote()?;
+            if let Err(error) = removed {
+                self.look_again_at(stray)?;
+                return Err(error);
+            }
+            stray.fate = Fate::Removed;
+        }
+        self.create_again_if_met(stray)
+    }
+
+    /// As [`take_back_unless_same`](Self::take_back_unless_same), for a change whose creation has failed: what becomes of it is no error
+    /// beside that.
+    pub(super) fn take_back_if_created(&self, stray: Stray) {
+        // If the process ends or closes the module before the next listing, this look is the last.
+        self.reach.try_now();
+        if let Err(error) = self.take_back_unless_same(stray) {
+            tracing::debug!(path = %self.path().display(), "{error}");
+        }
+    }
+
+    /// Whether the object is the change of this process: its bytes contain a nonce. `None` as long as that cannot be said: nothing is
+    /// removed because of such an answer.
+    fn is_created(&self, stray: &Stray) -> Option<bool> {
+        if stray.fate == Fate::Created {
+            return Some(true);
+        }
+        match self.ask(|bucket| bucket.read(&self.key(&stray.name), stray.bytes.len() as u64)) {
+            Ok(found) => Some(found.is_some_and(|found| found == stray.bytes)),
+            // Another change, which is longer.
+            Err(error) if error.kind() == ErrorKind::InvalidData => Some(false),
+            Err(_) => None,
+        }
+    }
+
+    /// Keeps a change in mind that may come to the store later.
+    fn look_again_unless_created(&self, stray: Stray) -> io::Result<()> {
+        match self.is_created(&stray) {
+            Some(is_created) if is_created || !stray.may_come() => Ok(()),
+            _ => self.look_again_at(stray),
+        }
+    }
+
+    /// A change that was taken back is created again if the module was created again between the look and the removal: its processes may
+    /// have met the change in between.
+    fn create_again_if_met(&self, stray: Stray) -> io::Result<()> {
+        let what = format!(
+            "the module was removed or replaced while {} was created, which was taken back",
+            stray.name
+        );
+        let taken_back = Err(io::Error::new(ErrorKind::NotFound, what));
+        if !stray.is_change() {
+            return taken_back;
+        }
+        match self.find_origin(&stray.origin) {
+            Ok(Found::Absent) => taken_back,
+            Ok(Found::Same | Found::Other) => {
+                let short = self.bucket.deadline().min(SHORT);
+                let key = self.key(&stray.name);
+                let created = self.send(|bucket| bucket.with_deadline(short).create(&key, &stray.bytes));
+                self.created()?;
+                if let Err(error) = created {
+                    self.look_again_at(stray)?;
+                    return Err(error);
+                }
+                Ok(())
+            }
+            Err(_) => self.look_again_at(stray).and(taken_back),
+        }
+    }
+
+    fn look_again_at(&self, stray: Stray) -> io::Result<()> {
+        self.state(|state| state.strays.push(stray))
+    }
+
+    /// Looks again at changes that this process has created, where it could not be said whether the module was still the same.
+    pub(super) fn take_back_strays(&self) -> io::Result<()> {
+        for stray in self.state(|state| std::mem::take(&mut state.strays))? {
+            if let Err(error) = self.take_back_unless_same(stray) {
+                tracing::debug!(path = %self.path().display(), "{error}");
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,138 @@
+//! What has strayed: a change or a segment that came to the store where a change is missing on which it counts. An older copy had just come in
+//! the place of the module, or it was removed.
+//!
+//! The process that has sent it takes it back, and as long as that process has the store open, nothing excuses it. `docs/design.md` names two
+//! limits: a process that ends before leaves it, and a copy of the module that was made in between contains it. No process can write where it
+//! is. The user has to remove it, and so does the simulation before it judges.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use super::committed::segment;
+use super::folder::State;
+use super::operation::Operation;
+use super::run::Simulation;
+use crate::storage::name::FileName;
+
+/// So often a process that lives is given the time to take back what it has sent: requests fail.
+const TRIES: usize = 8;
+
+/// What lives as long as a process has the store open.
+pub(super) type Life = Arc<()>;
+
+#[derive(Debug)]
+struct Stray {
+    name: String,
+    bytes: Arc<[u8]>,
+    /// Of the process that has sent it.
+    life: Weak<()>,
+    /// It can be there again in a copy only.
+    is_taken_back: bool,
+}
+
+/// All that have strayed so far.
+#[derive(Debug, Default)]
+pub(super) struct Strays(Mutex<Vec<Stray>>);
+
+impl Strays {
+    /// A process sends this to the folder.
+    pub(super) fn note(&self, folder: &State, name: &str, bytes: &[u8], life: &Life) {
+        if is_astray(folder, name, bytes) {
+            let (name, life) = (name.to_owned(), Arc::downgrade(life));
+            self.all().push(Stray { name, bytes: bytes.into(), life, is_taken_back: false });
+        }
+    }
+
+    /// A process has removed this from the folder.
+    pub(super) fn note_removal(&self, name: &str) {
+        self.all().iter_mut().filter(|own| own.name == name).for_each(|own| own.is_taken_back = true);
+    }
+
+    /// Those that are in the folder, and whether that is to be expected.
+    fn left(&self, folder: &State) -> Vec<(String, bool)> {
+        let is_there = |own: &&Stray| {
+            folder.files.get(&own.name).is_some_and(|file| file.bytes == own.bytes)
+                && is_astray(folder, &own.name, &own.bytes)
+        };
+        let strays = self.all();
+        let left = strays.iter().filter(is_there);
+        left.map(|own| (own.name.clone(), own.is_taken_back || own.life.strong_count() == 0)).collect()
+    }
+
+    fn all(&self) -> MutexGuard<'_, Vec<Stray>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether the change is missing on which this counts.
+fn is_astray(folder: &State, name: &str, bytes: &[u8]) -> bool {
+    let counts_on = match FileName::parse(name) {
+        Some(FileName::Change(number)) => number.checked_sub(1),
+        // Where change 0 is missing, no process takes a segment for one of another module: it names its own.
+        Some(FileName::Segment(_)) => segment(bytes).and_then(|own| own.counts_on()).filter(|base| *base > 0),
+        _ => None,
+    };
+    counts_on.is_some_and(|number| !folder.files.contains_key(&FileName::Change(number).to_string()))
+}
+
+impl Simulation {
+    /// Processes that live take back what they have sent; what is left otherwise is removed by the user. The last one first: the one before it
+    /// may have strayed as well.
+    pub(super) fn remove_strays(&mut self) {
+        let left = |own: &Self| own.world.strays.left(&own.world.folder.state());
+        for _ in 0..TRIES {
+            if left(self).iter().all(|(_, is_expected)| *is_expected) {
+                break;
+            }
+            for process in 0..self.processes() {
+                if self.process(process).session().is_some() {
+                    self.run(process, Operation::Refresh { fresh: true });
+                }
+            }
+        }
+        for (name, _) in left(self).into_iter().rev().filter(|(_, is_expected)| *is_expected) {
+            self.world.note(|| format!("{name} has strayed, and is removed by the user"));
+            self.world.folder.remove_file(&name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::simulation::folder::File;
+
+    const CHANGE: &str = "change-00000000000000000002";
+
+    /// A folder that lacks change 1, and has what has strayed there.
+    fn folder() -> State {
+        let mut folder = State::default();
+        let file = File { bytes: (*b"bytes").into(), synced: true, named: true, written: 0 };
+        folder.files.insert(CHANGE.to_owned(), file);
+        folder
+    }
+
+    #[test]
+    fn what_strays_is_excused_once_its_process_has_ended_or_has_taken_it_back() {
+        let (folder, strays, life) = (folder(), Strays::default(), Life::default());
+        strays.note(&folder, CHANGE, b"bytes", &life);
+        assert_eq!(strays.left(&folder), [(CHANGE.to_owned(), false)], "its process has to take it back");
+        drop(life);
+        assert_eq!(strays.left(&folder), [(CHANGE.to_owned(), true)]);
+
+        let (strays, life) = (Strays::default(), Life::default());
+        strays.note(&folder, CHANGE, b"bytes", &life);
+        strays.note_removal(CHANGE);
+        assert_eq!(strays.left(&folder), [(CHANGE.to_owned(), true)], "it came with a copy");
+    }
+
+    #[test]
+    fn a_change_of_another_process_or_one_that_others_lead_to_has_not_strayed() {
+        let (mut folder, strays, life) = (folder(), Strays::default(), Life::default());
+        strays.note(&folder, CHANGE, b"other", &life);
+        assert_eq!(strays.left(&folder), [], "another process has created the one that is there");
+        strays.note(&folder, CHANGE, b"bytes", &life);
+        let before = folder.files[CHANGE].clone();
+        folder.files.insert("change-00000000000000000001".to_owned(), before);
+        assert_eq!(strays.left(&folder), []);
+    }
+}
