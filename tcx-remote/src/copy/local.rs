@@ -1,11 +1,9 @@
 //! The files of a module in a directory.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::ops::Range;
-#[cfg(unix)]
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use tcx_store::Inspection;
@@ -85,16 +83,6 @@ pub(super) fn give_name(from: &Path, to: &Path) -> io::Result<bool> {
     };
     fs::remove_file(from).map_err(|error| failed("remove", from, &error))?;
     Ok(is_new)
-}
-
-/// Whether an open file is the one that has this name now.
-pub(super) fn is_same_file(file: &File, path: &Path) -> bool {
-    let (own, named) = (file.metadata(), fs::metadata(path));
-    #[cfg(unix)]
-    let id = |metadata: &Metadata| (metadata.dev(), metadata.ino());
-    #[cfg(not(unix))]
-    let id = |_: &Metadata| ();
-    matches!((own, named), (Ok(own), Ok(named)) if id(&own) == id(&named))
 }
 
 /// Makes sure that a folder is no link, which could lead out of the cache.

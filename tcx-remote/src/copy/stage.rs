@@ -7,6 +7,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::local;
+use crate::near::lock::is_same_file;
 
 /// The folder of the stages. No module has such a name.
 const STAGES: &str = ".tcx-pull";
@@ -59,7 +60,7 @@ impl Stage {
             let lock = open(&dir, &path)?;
             match lock.try_lock() {
                 // The file that was locked is no longer the one that others find.
-                Ok(()) if !local::is_same_file(&lock, &path) => {}
+                Ok(()) if !is_same_file(&lock, &path) => {}
                 Err(TryLockError::Error(error)) if error.kind() != ErrorKind::Unsupported => {
                     return Err(local::failed("lock", &path, &error));
                 }

@@ -61,7 +61,12 @@ impl Inner {
         }
         // In one step with what a flush looks at: the segment has not vanished, it was removed.
         self.state(|state| {
-            self.near.find_spooled(name).map_or(Ok(()), |waiting| remove(&waiting))?;
+            let waiting = self.near.find_spooled(name);
+            if waiting.is_some() && !state.own.contains(name) {
+                // The process whose rows they are flushes in vain, too.
+                self.near.note_departure(name);
+            }
+            waiting.map_or(Ok(()), |waiting| remove(&waiting))?;
             state.own.remove(name);
             io::Result::Ok(())
         })??;

@@ -8,6 +8,7 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tcx_store::unstable::{Mapped, runtime, verify_file};
 
@@ -15,7 +16,7 @@ use super::Inner;
 use super::reach::is_away;
 use super::sending::SENDERS;
 use crate::near::Spooled;
-use crate::near::lock::lock;
+use crate::near::lock::{Attempt, WAIT_AT_MOST, lock_within};
 
 impl Inner {
     /// Gives a segment of this history its name: it waits here, durably, and is sent in the background.
@@ -107,13 +108,14 @@ impl Inner {
         away.map_or(Ok(refused), Err)
     }
 
-    /// Notes whether a segment of this process, which waits no longer, was sent.
+    /// Notes whether a segment of this process, which waits no longer, was sent, or removed on purpose.
     fn check_sent(&self, name: &str) -> io::Result<()> {
-        let is_sent =
-            self.near.file(name).exists() || self.send(|bucket| bucket.head(&self.key(name)))?.is_some();
+        let is_settled = self.near.take_departure(name)
+            || self.near.file(name).exists()
+            || self.send(|bucket| bucket.head(&self.key(name)))?.is_some();
         self.state(|state| {
             // Another thread may have noted it in the meantime.
-            if state.own.remove(name) && !is_sent {
+            if state.own.remove(name) && !is_settled {
                 state.lost.insert(name.to_owned());
             }
         })
@@ -145,16 +147,32 @@ impl Inner {
         self.state(|state| state.own.contains(name))
     }
 
-    /// Sends a segment.
+    /// Sends a segment. A process that has its lock is waited for, as long as it may take to send it.
     pub(super) fn send_one(&self, spooled: &Spooled) -> io::Result<()> {
+        // As the deadline of a transfer.
+        self.send_within(spooled, WAIT_AT_MOST + Duration::from_secs(spooled.bytes >> 20))
+    }
+
+    /// As [`send_one`](Self::send_one), which waits for another process at most so long.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error of the kind `ResourceBusy` if that process still has the lock. To go on without it could lose rows: the holder may
+    /// have found that another module is in place, and be about to remove the object.
+    pub(super) fn send_within(&self, spooled: &Spooled, longest: Duration) -> io::Result<()> {
         let Spooled { origin, name, path, bytes } = spooled;
-        // Another process may be sending it.
-        let _alone = lock(&self.near.lock(name))?;
+        let alone = lock_within(&self.near.lock(name), longest)?;
+        if matches!(alone, Attempt::Busy) {
+            return Err(busy(path, longest));
+        }
+        let is_own = self.is_own(name)?;
         let file = match File::open(path) {
+            // Another process has sent or removed it, or it is lost.
+            Err(error) if error.kind() == ErrorKind::NotFound && is_own => return self.check_sent(name),
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             file => file?,
         };
-        if !self.is_own(name)? {
+        if !is_own {
             let damaged =
                 |what| io::Error::new(ErrorKind::InvalidData, format!("{}: {what}", path.display()));
             verify_file(name, &Mapped::new(&file)?).map_err(damaged)?;
@@ -172,13 +190,15 @@ impl Inner {
             }
             return Err(error);
         }
+        if !is_own {
+            self.near.note_departure(name);
+        }
         let kept = self.budget.admit(*bytes, || fs::rename(path, self.near.file(name)));
         if !matches!(kept, Ok(Some(()))) {
             if let Err(error) = kept {
                 tracing::debug!(segment = %name, "no copy is kept: {error}");
             }
-            // It is in the store, and read there from now on; it must not be sent again. Or another process, which has waited too long
-            // for this one, has sent it as well.
+            // It is in the store, and read there from now on; it must not be sent again.
             super::held::remove(path)?;
         }
         self.state(|state| state.own.remove(name)).map(drop)
@@ -197,6 +217,16 @@ impl Inner {
         );
         Err(io::Error::new(ErrorKind::InvalidData, what))
     }
+}
+
+fn busy(path: &Path, longest: Duration) -> io::Error {
+    let what = format!(
+        "{} is not sent yet: for {} seconds, another process of this machine has sent, received or removed it, or was stopped while it did; \
+         its rows wait and are sent later, so flush again, or end that process",
+        path.display(),
+        longest.as_secs()
+    );
+    io::Error::new(ErrorKind::ResourceBusy, what)
 }
 
 fn guarded<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tcx_store::unstable::Storage;
-use tcx_store::{ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
+use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
 use tcx_test_s3::{Fault, Operation, Server};
 use tempfile::TempDir;
 
@@ -14,9 +14,9 @@ use super::RemoteFolder;
 use crate::bucket::Bucket;
 use crate::cache::RemoteCache;
 use crate::copy::files::change;
-use crate::near::Near;
 use crate::near::budget::Budget;
 use crate::near::lock::lock;
+use crate::near::{Near, Spooled};
 use crate::options::ClientOptions;
 use crate::url::{Location, StoreUrl};
 
@@ -103,6 +103,88 @@ fn a_segment_that_is_removed_while_it_waits_to_be_sent_has_not_vanished() {
     server.forget_planned();
     folder.settle().unwrap();
     assert!(!has(&server, &segment(1)));
+}
+
+/// A segment of this folder that waits, and is not sent before the server forgets what is planned.
+fn wait_to_send(server: &Server, folder: &RemoteFolder, name: &str) -> Spooled {
+    deny_segments(server);
+    let mut draft = folder.draft().unwrap();
+    draft.write_all(b"rows").unwrap();
+    draft.publish(name, true).unwrap();
+    folder.0.near.spooled().unwrap().pop().unwrap()
+}
+
+#[test]
+fn a_segment_is_not_sent_while_another_process_has_its_lock_and_that_is_an_error() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (_tier, folder) = folder(&server, &[0, 1]);
+    let holder = lock(&folder.0.near.lock(&segment(1))).unwrap();
+    let waiting = wait_to_send(&server, &folder, &segment(1));
+    server.forget_planned();
+    let busy = folder.0.send_within(&waiting, Duration::from_millis(50)).unwrap_err();
+    assert_eq!((busy.kind(), has(&server, &segment(1))), (ErrorKind::ResourceBusy, false), "{busy}");
+    assert!(waiting.path.exists(), "it waits");
+    drop(holder);
+    folder.settle().unwrap();
+    assert!(has(&server, &segment(1)));
+}
+
+/// The thread that sends was denied access, and tries again after a second.
+fn wait_for_first_try(server: &Server) {
+    while server.planned() == 100 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The folder as another process of this machine has it.
+fn beside(server: &Server, tier: &TempDir) -> RemoteFolder {
+    let (url, options) = place(server);
+    let (near, budget) = (Near::new(tier.path(), "store", MODULE), Budget::new(tier.path(), Some(0)));
+    let folder = RemoteFolder::new(Bucket::new(url, options).unwrap(), MODULE, near, budget, 1 << 30);
+    for number in [0, 1] {
+        folder.map(&change(number)).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn a_segment_that_another_process_of_the_machine_removes_while_it_waits_is_not_lost() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (tier, folder) = folder(&server, &[0, 1]);
+    wait_to_send(&server, &folder, &segment(1));
+    wait_for_first_try(&server);
+    beside(&server, &tier).remove(&segment(1)).unwrap();
+    server.forget_planned();
+    folder.settle().unwrap();
+    assert!(!has(&server, &segment(1)));
+}
+
+#[test]
+fn a_segment_that_another_process_has_sent_and_a_machine_has_removed_since_is_not_lost() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (tier, folder) = folder(&server, &[0, 1]);
+    let (_other, store) = machine(&server);
+    let mut rows = store.lookup(Keys::ints([7], 0)).unwrap();
+    store.insert(&mut rows, &[0], vec![Column::dense(&7_i64.to_le_bytes())]).unwrap();
+    store.flush().unwrap();
+    let sent = server.keys().into_iter().find(|key| key.contains("/seg-")).unwrap();
+    let (name, bytes) = (sent.rsplit('/').next().unwrap(), server.object(&sent).unwrap());
+    server.remove(&sent);
+    deny_segments(&server);
+    let mut draft = folder.draft().unwrap();
+    draft.write_all(&bytes).unwrap();
+    draft.publish(name, true).unwrap();
+    // It keeps no copy.
+    let other = beside(&server, &tier);
+    wait_for_first_try(&server);
+    server.forget_planned();
+    other.0.send_one(&folder.0.near.spooled().unwrap()[0]).unwrap();
+    assert!(has(&server, name));
+    server.remove(&sent);
+    folder.settle().unwrap();
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! - `files`: copies of sealed files under their names, and index runs, which are in no store; `tmp-…` are being written, and `get-…` are
 //!   segments that are being received. A change has the tag of its object in its name: another change of this number is another file.
 //! - `spool`: segments that are not known to be in the store, in a folder that names the history they belong to;
+//! - `departed`: empty files, named as the segments that another process than their own has sent or removed;
 //! - `locks`: of one file each.
 
 pub(crate) mod budget;
@@ -31,6 +32,9 @@ const ARRIVING: &str = "get-";
 
 /// Temporary files of this age are those of killed processes.
 const TEMPORARY_FILES_STAY: Duration = Duration::from_hours(24);
+
+/// The process that has put a segment into the spool looks for it within this time, or has ended.
+const DEPARTED_STAY: Duration = Duration::from_hours(24 * 7);
 
 /// The folder of one module.
 #[derive(Clone, Debug)]
@@ -143,6 +147,25 @@ impl Near {
         paths.find(|path| path.exists())
     }
 
+    fn departed(&self) -> PathBuf {
+        self.dir.join("departed")
+    }
+
+    /// Notes that a segment of another process waits no longer, before it leaves the spool: it was sent, or removed on purpose. Best effort:
+    /// without it, that process may report that rows are lost which are not.
+    pub(crate) fn note_departure(&self, name: &str) {
+        let noted =
+            fs::create_dir_all(self.departed()).and_then(|()| File::create(self.departed().join(name)));
+        if let Err(error) = noted {
+            tracing::debug!(segment = %name, "its departure is not noted: {error}");
+        }
+    }
+
+    /// Whether another process has [noted](Self::note_departure) that it sent or removed a segment of this one, which is forgotten then.
+    pub(crate) fn take_departure(&self, name: &str) -> bool {
+        fs::remove_file(self.departed().join(name)).is_ok()
+    }
+
     /// Moves a complete and durable file to the spool, durably.
     pub(crate) fn to_spool(&self, from: &Path, origin: &str, name: &str) -> io::Result<Spooled> {
         let dir = self.spool().join(origin);
@@ -162,17 +185,20 @@ impl Near {
     /// Removes copies of files that are not in the store any more, by `is_kept`, and what killed processes have left, if they are older
     /// than `grace`. Best effort.
     pub(crate) fn clean(&self, grace: Duration, is_kept: impl Fn(&str) -> bool) {
-        let remove_old = |dir: PathBuf, is_kept: &dyn Fn(&str) -> bool| {
-            for name in names(&dir).unwrap_or_default() {
-                let path = dir.join(&name);
-                let stay = if name.starts_with(TEMPORARY) { TEMPORARY_FILES_STAY.max(grace) } else { grace };
-                if !is_kept(&name) && age(&path).is_some_and(|age| age >= stay) {
-                    let _ = fs::remove_file(path);
-                }
+        let is_old = |path: &PathBuf, stay| age(path).is_some_and(|age| age >= stay);
+        for name in names(&self.files()).unwrap_or_default() {
+            let stay = if name.starts_with(TEMPORARY) { TEMPORARY_FILES_STAY.max(grace) } else { grace };
+            let path = self.file(&name);
+            if !name.starts_with("run-") && !is_kept(&name) && is_old(&path, stay) {
+                let _ = fs::remove_file(path);
             }
+        }
+        let old = |dir: PathBuf, stay| {
+            let paths = names(&dir).unwrap_or_default().into_iter().map(move |name| dir.join(name));
+            paths.filter(move |path| is_old(path, stay))
         };
-        remove_old(self.files(), &|name| name.starts_with("run-") || is_kept(name));
-        remove_old(self.dir.join("locks"), &|name| lock::is_held(&self.lock(name)));
+        old(self.dir.join("locks"), grace).for_each(|path| lock::remove_unless_held(&path));
+        old(self.departed(), DEPARTED_STAY).for_each(|path| drop(fs::remove_file(path)));
     }
 }
 
