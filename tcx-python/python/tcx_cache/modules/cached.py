@@ -238,7 +238,7 @@ class Cached(Upkeep, torch.nn.Module, Generic[Batch]):
                 :class:`tcx_cache.Sequence`. Ranges and sequences are not held in memory.
             load: Returns the inputs of the samples with these ids, as for :meth:`fetch`.
             batch_size: How many samples are computed together.
-            workers: How many threads load the next batches of a part while one is computed, if there are more than one.
+            workers: How many threads load the next batches of a part while one is computed, if there are more than one; 1,024 at most.
             job: The name of the job. Calls with the same name share their work, and must have the same ids.
             range_size: How many ids a worker leases at a time, the same in all workers; by default there are about 4,096 parts.
             expiry: The seconds without a sign of life after which a worker is taken for gone.
@@ -285,7 +285,7 @@ class Cached(Upkeep, torch.nn.Module, Generic[Batch]):
 
     def _filler(self, load: Loader, batch_size: int, workers: int, stop: Stop | None) -> Filler:
         check_batch_size(batch_size)
-        return Filler(self._rows, self._view, self.fetch, load, batch_size, settings.positive("workers", workers), stop)
+        return Filler(self._rows, self._view, self.fetch, load, batch_size, settings.threads("workers", workers), stop)
 
     def verify(self, ids: Any, load: Loader) -> list[str]:
         """Computes the samples with these ids again, and compares them with the stored rows. Returns what differs, one line for each sample.
