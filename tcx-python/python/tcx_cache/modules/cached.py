@@ -23,6 +23,7 @@ from ..sharing.rank import Rank
 from ..sharing.reports import SharedReport, ShardReport
 from ..sharing.sequence import Sequence
 from ..sharing.shards import warm_sharded
+from ..tensors.streams import is_capturing
 from . import checks
 from .computing import Computing
 from .table import WarmReport, check_batch_size, distinct_positions, reopen, travel, warm
@@ -156,7 +157,13 @@ class Cached(Upkeep, torch.nn.Module, Generic[Batch]):
             raise InvalidBatchError(f"module `{self.id}`: what `load` returned for {len(wanted)} samples: {error}") from None
 
     def _lookup(self, packed: _native.Keys) -> Found | None:
-        return self._rows.lookup(packed, pinned=self._device().type == "cuda")
+        is_on_gpu = self._device().type == "cuda"
+        if is_on_gpu and is_capturing():
+            raise InvalidBatchError(
+                f"module `{self.id}`: rows were asked for while a CUDA graph is captured, which would copy the memory of this lookup whenever it is replayed; ask for "
+                "them before, and copy them into an input of the graph"
+            )
+        return self._rows.lookup(packed, pinned=is_on_gpu)
 
     def _complete(
         self, ids: list[Any], packed: _native.Keys, found: Found | None, select: Select, split: Plan | None = None
