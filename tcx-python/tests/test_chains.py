@@ -71,6 +71,26 @@ def test_autocast_is_refused_unless_it_is_declared(directory):
         tcx.cached(backbone(1), None, id="m_v1", config={"autocast": "fast"})
 
 
+def test_autocast_for_another_device_is_not_that_of_the_weights():
+    def autocast(dtype):
+        torch.set_autocast_enabled("cuda", dtype is not None)
+        torch.set_autocast_dtype("cuda", dtype or torch.float16)
+
+    inputs = torch.randn(2, 4)
+    cast = tcx.cached(backbone(1), None, id="m_v1", config={"autocast": torch.bfloat16})
+    autocast(torch.bfloat16)
+    try:
+        with pytest.raises(tcx.ModuleViolationError, match="autocast is active for cuda .*, and the weights are on cpu, where it casts nothing"):
+            cast(inputs, ids=["a", "b"])
+        with torch.autocast("cpu", torch.bfloat16):
+            assert cast(inputs, ids=["a", "b"]).dtype == torch.bfloat16
+            autocast(torch.float16)
+            with pytest.raises(tcx.ModuleViolationError, match="casts to torch.float16"):
+                cast(inputs, ids=["c", "d"])
+    finally:
+        autocast(None)
+
+
 def test_the_default_dtype_is_part_of_the_identity(directory):
     class Filling(torch.nn.Module):
         def forward(self, x):

@@ -204,6 +204,18 @@ def test_a_module_that_breaks_its_promise_is_found_out_by_the_first_batch(module
     assert cached.coverage(["a", "b", "c", "d"]).missing == ["a", "b", "c", "d"]
 
 
+def test_a_random_module_that_writes_every_output_to_the_same_memory_is_found_out():
+    memory, counter = torch.empty(8, 3), itertools.count()
+
+    class Reusing(torch.nn.Module):
+        def forward(self, x):
+            return torch.add(x, next(counter), out=memory[: len(x)])
+
+    for ids in (["a"], ["a", "b", "c", "d"]):
+        with pytest.raises(tcx.ModuleViolationError, match="the same sample gave two different outputs"):
+            tcx.cached(Reusing().eval(), None, id="m_v1")(torch.ones(len(ids), 3), ids=ids)
+
+
 def test_a_module_that_becomes_random_later_is_found_out_where_samples_are_rechecked():
     class Later(torch.nn.Module):
         is_random = [False]

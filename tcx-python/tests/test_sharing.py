@@ -233,6 +233,18 @@ def test_threads_load_ahead_of_the_computation(directory):
         assert is_right(cached, ids)
 
 
+def test_more_threads_than_a_machine_has_use_for_are_refused(directory):
+    cached = opened(directory)
+    for workers in (1025, 1 << 40):
+        with pytest.raises(tcx.InvalidSettingsError, match=f"`workers` is {workers}; expected at most 1024 threads"):
+            cached.warm_sharded(range(10), inputs, rank=EACH, workers=workers, progress=False)
+        with pytest.raises(tcx.InvalidSettingsError, match=f"`workers` is {workers}; expected at most 1024 threads"):
+            cached.warm_shared(range(10), inputs, workers=workers)
+    with pytest.raises(tcx.InvalidSettingsError, match="`workers` is 0; expected a whole number"):
+        cached.warm_shared(range(10), inputs, workers=0)
+    assert cached.warm_shared(range(10), inputs, workers=1024).computed == 10
+
+
 @pytest.mark.parametrize("workers", [1, 3])
 def test_a_request_to_stop_ends_it_and_what_was_computed_is_durable(directory, workers):
     stop = threading.Event()

@@ -8,7 +8,7 @@ from .. import _native
 from ..errors import InvalidOutputError
 from ..schema.tree import Schema, shown, where
 from ..schema.types import NUMBERS, SIZES, Column, described
-from ..tensors import memory
+from ..tensors import memory, streams
 from ..tensors.memory import Memory
 
 
@@ -20,7 +20,9 @@ def write(schema: Schema, output: Any, rows: int) -> list[_native.Column]:
     """
     is_leaf = isinstance(schema.root, Column)
     columns: list[_native.Column] = []
-    for (name, column), value in zip(schema.columns(), schema.flatten(output)):
+    values = schema.flatten(output)
+    streams.wait(values)
+    for (name, column), value in zip(schema.columns(), values):
         columns += _write(column, value, rows, where("" if is_leaf else name))
     return columns
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ..errors import InvalidWeightsError, ModuleViolationError
@@ -27,13 +28,19 @@ class Surroundings:
         """What the identity says of them, beside `config=`: nothing of the usual ones."""
         return [] if self._default == "float32" else [("default dtype", self._default)]
 
-    def check(self, device: Any) -> None:
+    def check(self, device: Any, devices: Callable[[], set[str]]) -> None:
         """Refuses other settings than those that are part of the identity.
+
+        Args:
+            device: That of the first weight.
+            devices: The types of the devices of all weights; asked for only where autocast is declared.
 
         Raises:
             ModuleViolationError: if they differ.
         """
-        active = _active(_DEVICES if device.type in _DEVICES else (*_DEVICES, device.type))
+        dtypes = _active(_DEVICES if device.type in _DEVICES else (*_DEVICES, device.type))
+        # One that differs from what is declared, if there is one.
+        active = next((own for own in dtypes.values() if own != self._autocast), self._autocast if dtypes else None)
         if active != self._autocast:
             found = "is not active" if active is None else f"casts to torch.{active}"
             declared = "declares none" if self._autocast is None else f"declares torch.{self._autocast}"
@@ -42,23 +49,36 @@ class Surroundings:
                 f"autocast {found} where samples are computed, and `config=` {declared}, so rows computed with and without it would mix; {remedy}, or leave "
                 f"{'the `torch.autocast` block' if active else f'`{AUTOCAST}` out of `config=`'}"
             )
+        if active is not None:
+            self._check_devices(dtypes, devices())
         if _dtype() is not self._default_dtype:
             raise ModuleViolationError(
                 f"the default dtype is torch.{_default_dtype()}, and was torch.{self._default} when the module was frozen; set it before the module is cached"
             )
 
+    def _check_devices(self, dtypes: dict[str, str], devices: set[str]) -> None:
+        """Refuses autocast of other devices than those of the weights: nothing of the module is cast then."""
+        if devices and not devices & dtypes.keys():
+            expected = sorted(devices)[0]
+            raise ModuleViolationError(
+                f"autocast is active for {', '.join(sorted(dtypes))} where samples are computed, and the weights are on {expected}, where it casts nothing, so rows "
+                f"computed with and without it would mix; compute inside of `torch.autocast({expected!r}, torch.{self._autocast})`"
+            )
 
-def _active(devices: tuple[str, ...]) -> str | None:
+
+def _active(devices: tuple[str, ...]) -> dict[str, str]:
+    """The devices for which autocast is active, and the dtypes that it casts to."""
     import torch
 
+    found = {}
     for device in devices:
         try:
             if torch.is_autocast_enabled(device):
-                return str(torch.get_autocast_dtype(device)).removeprefix("torch.")
+                found[device] = str(torch.get_autocast_dtype(device)).removeprefix("torch.")
         except (TypeError, RuntimeError):
             # Before torch 2.4, or a device without autocast.
             continue
-    return None
+    return found
 
 
 def _dtype() -> Any:

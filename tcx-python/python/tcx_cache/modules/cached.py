@@ -23,6 +23,7 @@ from ..sharing.rank import Rank
 from ..sharing.reports import SharedReport, ShardReport
 from ..sharing.sequence import Sequence
 from ..sharing.shards import warm_sharded
+from ..tensors.streams import is_capturing
 from . import checks
 from .computing import Computing
 from .table import WarmReport, check_batch_size, distinct_positions, reopen, travel, warm
@@ -156,7 +157,13 @@ class Cached(Upkeep, torch.nn.Module, Generic[Batch]):
             raise InvalidBatchError(f"module `{self.id}`: what `load` returned for {len(wanted)} samples: {error}") from None
 
     def _lookup(self, packed: _native.Keys) -> Found | None:
-        return self._rows.lookup(packed, pinned=self._device().type == "cuda")
+        is_on_gpu = self._device().type == "cuda"
+        if is_on_gpu and is_capturing():
+            raise InvalidBatchError(
+                f"module `{self.id}`: rows were asked for while a CUDA graph is captured, which would copy the memory of this lookup whenever it is replayed; ask for "
+                "them before, and copy them into an input of the graph"
+            )
+        return self._rows.lookup(packed, pinned=is_on_gpu)
 
     def _complete(
         self, ids: list[Any], packed: _native.Keys, found: Found | None, select: Select, split: Plan | None = None
@@ -238,7 +245,7 @@ class Cached(Upkeep, torch.nn.Module, Generic[Batch]):
                 :class:`tcx_cache.Sequence`. Ranges and sequences are not held in memory.
             load: Returns the inputs of the samples with these ids, as for :meth:`fetch`.
             batch_size: How many samples are computed together.
-            workers: How many threads load the next batches of a part while one is computed, if there are more than one.
+            workers: How many threads load the next batches of a part while one is computed, if there are more than one; 1,024 at most.
             job: The name of the job. Calls with the same name share their work, and must have the same ids.
             range_size: How many ids a worker leases at a time, the same in all workers; by default there are about 4,096 parts.
             expiry: The seconds without a sign of life after which a worker is taken for gone.
@@ -285,7 +292,7 @@ class Cached(Upkeep, torch.nn.Module, Generic[Batch]):
 
     def _filler(self, load: Loader, batch_size: int, workers: int, stop: Stop | None) -> Filler:
         check_batch_size(batch_size)
-        return Filler(self._rows, self._view, self.fetch, load, batch_size, settings.positive("workers", workers), stop)
+        return Filler(self._rows, self._view, self.fetch, load, batch_size, settings.threads("workers", workers), stop)
 
     def verify(self, ids: Any, load: Loader) -> list[str]:
         """Computes the samples with these ids again, and compares them with the stored rows. Returns what differs, one line for each sample.

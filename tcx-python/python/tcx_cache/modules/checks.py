@@ -6,6 +6,7 @@ with a tolerance, since kernels choose their order of summation by the size of t
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +15,8 @@ from typing import Any
 from ..errors import InvalidOutputError, ModuleViolationError
 from ..schema.tree import Schema, shown
 from ..schema.types import Column
-from ..tensors.memory import is_numeric
+from ..tensors.memory import is_array, is_numeric, is_tensor
+from ..tensors.streams import wait
 
 #: Incremented when the checks change: what an older version has recorded is then checked again.
 VERSION = 1
@@ -50,10 +52,18 @@ class Batch:
     some: Compute
     #: How a message names the sample at a position.
     named: Callable[[int], str]
+    _kept: list[Any] | None = None
 
     def values(self) -> list[Any]:
         """Its columns."""
-        return self.schema.flatten(self.output)
+        return self.schema.flatten(self.output) if self._kept is None else self._kept
+
+    def keep(self) -> None:
+        """Copies its columns, before more is computed: `forward` may write the next output into the memory of this one."""
+        if self._kept is None:
+            values = self.schema.flatten(self.output)
+            wait(values)
+            self._kept = [_copied(value) for value in values]
 
 
 class Checks:
@@ -111,14 +121,17 @@ class Checks:
         """Compares a sample with the same sample computed alone; where it differs, a second computation shows why."""
         if self._broken:
             return
+        batch.keep()
         alone = self._compute(batch, position)
         if _difference(batch, position, alone, _REPEATED) is None:
             return
         depends = _difference(batch, position, alone, _REBATCHED)
         if depends is None and self._is_sensitive:
             return
-        again = self._compute(batch, position)
         single = Batch(batch.schema, alone, 1, batch.some, lambda _: batch.named(position))
+        with contextlib.suppress(InvalidOutputError):
+            single.keep()
+        again = self._compute(batch, position)
         is_random = _difference(single, 0, again, _REPEATED)
         if is_random is not None:
             self._fail(_REPEATED, is_random)
@@ -143,10 +156,20 @@ class Checks:
         self._broken = f"module `{self._module}`: {what}: {how}; {remedy}"
 
 
+def _copied(value: Any) -> Any:
+    """A value with memory of its own, on the CPU."""
+    if is_tensor(value):
+        return value.detach().cpu() if value.is_cuda else value.detach().clone()
+    if is_array(value):
+        return value.copy()
+    return [_copied(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
 def difference(batch: Batch, computed: Any) -> list[str]:
     """What differs between stored rows and the same samples computed again, one line for each sample."""
     lines = []
     other = batch.schema.flatten(computed)
+    wait(other)
     for position in range(batch.rows):
         for (name, column), of_batch, of_computed in zip(batch.schema.columns(), batch.values(), other):
             how = _differs(column, of_batch, position, of_computed[position : position + 1], batch.rows, _REBATCHED)
@@ -160,6 +183,7 @@ def _difference(batch: Batch, position: int, alone: Any, tolerance: str) -> str 
     """What differs between a sample of a batch and the same sample alone."""
     try:
         other = batch.schema.flatten(alone)
+        wait(other)
     except InvalidOutputError as error:
         return str(error)
     for (name, column), of_batch, of_alone in zip(batch.schema.columns(), batch.values(), other):

@@ -163,7 +163,7 @@ class Computing:
             ModuleViolationError: if they have.
         """
         try:
-            self.surroundings.check(self.device)
+            self.surroundings.check(self.device, lambda: {weight.device.type for _, _, weight in _weights(self.module)})
             has_changed = self.watch.check(has_run)
         except (InvalidWeightsError, ModuleViolationError) as error:
             raise ModuleViolationError(f"module `{self.name}`: {error}") from error

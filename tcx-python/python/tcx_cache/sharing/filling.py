@@ -15,6 +15,7 @@ from ..batch.split import as_inputs, plan
 from ..engine.handle import Handle, rows_not_kept
 from ..engine.rows import Rows
 from ..errors import WrongModeError
+from ..tensors import streams
 
 #: The finished work in seconds that a killed process may lose, if flushing is fast.
 _FLUSH_EVERY = 1.0
@@ -117,11 +118,19 @@ class Filler:
         """As `fill`, while threads load the next batches: at most one batch more than there are threads is loaded and not computed."""
         threads = self._threads = self._threads or ThreadPoolExecutor(self.workers, "tcx-load")
         waiting, loading = deque(batches), deque[tuple["list[Any]", "Future[Any]"]]()
+        device = streams.current_device()
+
+        def load(batch: list[Any]) -> Any:
+            streams.set_device(device)
+            loaded = self.load(batch)
+            streams.wait_for_current()
+            return loaded
+
         try:
             while waiting or loading:
                 while waiting and len(loading) < self.workers and not self.is_stopped():
                     batch = waiting.popleft()
-                    loading.append((batch, threads.submit(self.load, batch)))
+                    loading.append((batch, threads.submit(load, batch)))
                 if not loading:
                     return Filled.STOPPED
                 batch, loaded = loading.popleft()

@@ -18,6 +18,8 @@ _RANGES = 4096
 _MOST_RANGES = 1 << 20
 #: Renewals and looks at other workers have to fit in.
 _LEAST_EXPIRY = 0.1
+#: The most threads that load ahead. More of them exhaust the machine.
+_MOST_THREADS = 1024
 
 
 def range_size(asked: int | None, ids: int | None) -> int:
@@ -58,4 +60,16 @@ def positive(name: str, value: Any) -> int:
     number = whole(value, 1)
     if number is None:
         raise InvalidSettingsError(f"`{name}` is {value!r}; expected a whole number from 1 to 2**63 - 1")
+    return number
+
+
+def threads(name: str, value: Any) -> int:
+    """A number of threads.
+
+    Raises:
+        InvalidSettingsError: if it is not 1 or more, or one that no machine has use for.
+    """
+    number = positive(name, value)
+    if number > _MOST_THREADS:
+        raise InvalidSettingsError(f"`{name}` is {number}; expected at most {_MOST_THREADS} threads")
     return number

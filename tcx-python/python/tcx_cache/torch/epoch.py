@@ -128,7 +128,8 @@ def moved(rows: Any, device: torch.device) -> Any:
     """An output on a device."""
     if isinstance(rows, torch.Tensor):
         pinned = rows.pin_memory() if device.type == "cuda" and not rows.is_cuda and not rows.is_pinned() else rows
-        return pinned.to(device, non_blocking=True)
+        # The CPU waits for no stream: what it gets has to be there.
+        return pinned.to(device, non_blocking=device.type != "cpu")
     if isinstance(rows, dict):
         named = {name: moved(part, device) for name, part in rows.items()}
         return named if type(rows) is dict else type(rows)(**named)
