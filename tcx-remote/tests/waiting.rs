@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 use machines::{GIVES_UP, Machine, cache_at, deny_segments, segments, spec};
 use support::{DEADLINE, options};
 use tcx_store::{ErrorKind, Keys, Options};
-use tcx_test_s3::Server;
+use tcx_test_s3::{Fault, Operation, Server};
 
 #[test]
 fn while_the_store_is_away_rows_are_found_and_kept_and_they_are_sent_when_it_is_back() {
@@ -198,6 +198,29 @@ fn what_waits_is_not_served_beside_changes_of_another_history() {
     assert_eq!(one.values(&[1, 2]), [Some(10), None]);
     one.store().invalidate(&Keys::ints([3], 0)).unwrap();
     assert_eq!(other.refreshed(&[1, 2]), [Some(10), None]);
+}
+
+/// The history is the same, so that only the segments show it.
+#[test]
+fn an_older_copy_that_takes_the_place_of_a_module_while_rows_are_replaced_costs_no_row() {
+    let server = Server::start();
+    let one = Machine::new(&server);
+    one.compute(&[1, 2], 10);
+    one.store().flush().unwrap();
+    let copy = server.keys();
+    server.fail_next(Operation::Put, "/change-", Fault::Late(Duration::from_secs(1)));
+    one.replace(1, 20);
+    std::thread::scope(|scope| {
+        let flush = scope.spawn(|| one.store().flush());
+        while segments(&server) < 2 {
+            sleep(Duration::from_millis(1));
+        }
+        server.keys().iter().filter(|key| !copy.contains(key)).for_each(|key| server.remove(key));
+        // It writes the rows again.
+        flush.join().unwrap().unwrap();
+    });
+    assert_eq!(one.values(&[1, 2]), [Some(20), Some(10)]);
+    assert_eq!(Machine::new(&server).values(&[1, 2]), [Some(20), Some(10)]);
 }
 
 #[test]

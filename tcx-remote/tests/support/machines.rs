@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tcx_remote::{ClientOptions, Location, RemoteCache};
-use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, Spec, Store};
+use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Options, RecomputeSession, Spec, Store};
 use tcx_test_s3::{Fault, Operation, Server};
 
 use crate::support::options;
@@ -74,6 +74,14 @@ impl Machine {
     /// Computes those of these rows that are missing.
     pub(crate) fn compute(&self, keys: &[i64], value: i64) {
         compute(self.store(), keys, value);
+    }
+
+    /// Computes a row in the place of another one.
+    pub(crate) fn replace(&self, key: i64, value: i64) {
+        let session = RecomputeSession::new();
+        let mut rows = self.store().lookup_to_put(Keys::ints([key], 0), Some(&session)).unwrap();
+        let values: Vec<u8> = (0..16).flat_map(|_| value.to_le_bytes()).collect();
+        self.store().insert(&mut rows, &[0], vec![Column::dense(&values)]).unwrap();
     }
 
     pub(crate) fn values(&self, keys: &[i64]) -> Vec<Option<i64>> {

@@ -11,7 +11,7 @@ use super::pending::Attempt;
 use super::read::Doubt;
 use super::same::{Compared, listed};
 use super::table::{ChangeBytes, TombstoneTable};
-use crate::storage::name::FileName;
+use crate::storage::name::{FileName, SegmentName};
 use crate::storage::{Draft, Storage};
 
 /// A change that is written and has no name yet. It gets one only in the folder that it was written in.
@@ -19,11 +19,18 @@ pub(crate) struct DraftedChange {
     number: u64,
     bytes: Vec<u8>,
     draft: Box<dyn Draft>,
+    /// The segments that it commits.
+    segments: Vec<SegmentName>,
 }
 
 impl DraftedChange {
     pub(crate) fn number(&self) -> u64 {
         self.number
+    }
+
+    /// The same change, which commits these segments.
+    pub(crate) fn committing(self, segments: Vec<SegmentName>) -> Self {
+        Self { segments, ..self }
     }
 }
 
@@ -33,6 +40,20 @@ fn cannot_be_read(change: u64) -> io::Error {
 
 fn no_identity() -> io::Error {
     io::Error::other("the folder has no identity yet")
+}
+
+/// The folder of a store is not held while a change is created. If an older copy takes its place that has all changes before, only the segments
+/// show it: they are gone, and the change kills the rows that they were to replace. Then they are written again, as if the creation had failed.
+fn confirm_committed(storage: &dyn Storage, segments: &[SegmentName]) -> io::Result<()> {
+    for segment in segments.iter().filter(|_| storage.is_remote()) {
+        if !storage.is_there(&segment.to_string())? {
+            let what = format!(
+                "{segment} is gone, which was to be committed: an older copy has taken the place of the module"
+            );
+            return Err(io::Error::new(io::ErrorKind::NotFound, what));
+        }
+    }
+    Ok(())
 }
 
 /// A change that this process has created.
@@ -140,7 +161,7 @@ impl KnownChanges {
         self.make_durable(storage)?;
         let mut draft = storage.draft()?;
         draft.write_all(&bytes)?;
-        Ok(DraftedChange { number, bytes, draft })
+        Ok(DraftedChange { number, bytes, draft, segments: Vec::new() })
     }
 
     /// Creates a change that was drafted, and returns its number; `None` if another process was faster, whose change is known now.
@@ -167,7 +188,7 @@ impl KnownChanges {
     fn create_next(
         &mut self,
         storage: &dyn Storage,
-        DraftedChange { number, bytes, draft }: DraftedChange,
+        DraftedChange { number, bytes, draft, segments }: DraftedChange,
     ) -> io::Result<Option<Created>> {
         let name = FileName::Change(number).to_string();
         // After the draft was made: it gets its name only in the folder that holds it.
@@ -181,6 +202,7 @@ impl KnownChanges {
         // By the nonce: it is ours if the reply to the creation was lost.
         if matches!(created, Ok(true)) || found.is_some() {
             let is_confirmed = self.confirm_created(storage, &name, &bytes)?;
+            confirm_committed(storage, &segments)?;
             let bytes = found.map_or(ChangeBytes::Heap(bytes), ChangeBytes::Mapped);
             return Ok(Some(Created { bytes, is_durable: is_confirmed && created.is_ok() }));
         }

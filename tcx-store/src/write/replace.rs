@@ -100,7 +100,10 @@ fn commit(
 ) -> Result<bool> {
     let named: Vec<_> = segments.iter().map(Named::of).collect();
     let ready = draft(core, live, replacing).and_then(|drafted| match drafted {
-        Some(drafted) => Ok(name_all(core, live, segments)?.then_some(drafted)),
+        Some(drafted) => {
+            let committed = named.iter().map(|own| own.name).collect();
+            Ok(name_all(core, live, segments)?.then(|| drafted.committing(committed)))
+        }
         None => Ok(None),
     });
     let committed = match ready {
