@@ -7,7 +7,8 @@ use std::time::Duration;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::text::human::{parse_age, parse_size};
-use crate::text::prices::Prices;
+use crate::text::prices::parse_prices;
+use tcx_store::Prices;
 
 const CODES: &str = "Exit codes: 0 done, no problem found; 1 done, with a problem (damage is left, ids are missing, \
 something differs, rows were left out); 2 wrong arguments; 3 no such directory, module, id or file; 4 a file is damaged; \
@@ -141,7 +142,13 @@ pub(crate) enum Command {
         view: u32,
     },
     /// Count the rows and bytes of modules, dead rows too; reads every key.
-    Stats(Modules),
+    Stats {
+        #[command(flatten)]
+        modules: Modules,
+        /// What a thousand PUT or LIST requests and a thousand others cost, as in 0.005,0.0004.
+        #[arg(long, value_parser = parse_prices, value_name = "PRICES")]
+        prices: Option<Prices>,
+    },
     /// Query the live rows in SQL: each module is a table.
     Sql {
         /// The cache directory.
@@ -336,7 +343,7 @@ pub(crate) enum Command {
         #[arg(long, value_parser = parse_age, default_value = "5s", value_name = "TIME")]
         every: Duration,
         /// What a thousand PUT or LIST requests and a thousand others cost, as in 0.005,0.0004.
-        #[arg(long, value_name = "PRICES")]
+        #[arg(long, value_parser = parse_prices, value_name = "PRICES")]
         prices: Option<Prices>,
     },
     /// Work on a list of ids together with other processes, by a command that gets the missing ids of one part at a time.

@@ -61,6 +61,7 @@ pub use schema::variants::Variant;
 pub use sessions::{Session, sessions};
 pub use stats::batch_times::BatchTimes;
 pub use stats::causes::MissCauses;
+pub use stats::prices::Prices;
 pub use stats::traffic::Traffic;
 pub use stats::{DiskUsage, Stats, TierCounts, Tiers, Timings};
 pub use storage::name::{check_module_id, module_of_folder};

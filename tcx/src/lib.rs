@@ -129,7 +129,7 @@ pub use table::{StampedTable, Table, TableBuilder};
 pub use tcx_remote::ClientOptions;
 pub use tcx_store::{
     BackgroundPriority, BatchTimes, Compression, DType, DiskUsage, Eviction, EvictionCandidate,
-    EvictionPolicy, MemoryCachePolicy, MissCauses, OnMismatch, ReadMode, RowFacts, RowProcess, Stats,
+    EvictionPolicy, MemoryCachePolicy, MissCauses, OnMismatch, Prices, ReadMode, RowFacts, RowProcess, Stats,
     StoredStamp, TierCounts, Tiers, Timings, Traffic, WhenFull,
 };
 pub use tensor::{Device, Element, TensorLike, TensorMemory};

@@ -5,6 +5,7 @@ pub(crate) mod destination;
 pub(crate) mod jobs;
 pub(crate) mod place;
 pub(crate) mod received;
+pub(crate) mod sessions;
 pub(crate) mod specs;
 #[cfg(feature = "remote")]
 pub(crate) mod store;

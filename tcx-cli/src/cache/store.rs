@@ -8,7 +8,7 @@ use tcx_remote::{
     Bucket, ClientOptions, Copied, Location, Mirror, RemoteCache, default_near_bytes, default_near_tier,
 };
 use tcx_store::unstable::JobProgress;
-use tcx_store::{Options, Spec, Store};
+use tcx_store::{Options, Session, Spec, Store};
 
 use crate::cache;
 use crate::cache::received::{LeftOut, Received};
@@ -83,6 +83,11 @@ impl StoreCache {
     /// How far the jobs of a module are.
     pub(crate) fn jobs(&self, module: &str, with_times: bool) -> Result<Vec<JobProgress>> {
         self.cache.jobs(module, with_times).map_err(failure)
+    }
+
+    /// What processes of this machine have recorded of a module.
+    pub(crate) fn sessions(&self, module: &str) -> Result<Vec<Session>> {
+        Ok(self.cache.sessions(module)?)
     }
 
     /// The names and sizes of the files of a module.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tcx_store::unstable::JobProgress;
-use tcx_store::{Options, Spec, Store, url_scheme};
+use tcx_store::{Options, Session, Spec, Store, url_scheme};
 
 use crate::cache::received::Received;
 use crate::failure::{Failure, Result};
@@ -39,6 +39,10 @@ impl StoreCache {
     }
 
     pub(crate) fn jobs(&self, _: &str, _: bool) -> Result<Vec<JobProgress>> {
+        match *self {}
+    }
+
+    pub(crate) fn sessions(&self, _: &str) -> Result<Vec<Session>> {
         match *self {}
     }
 

@@ -11,13 +11,13 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use tcx_store::Prices;
 use tcx_store::unstable::{JobProgress, WorkerCounts, WorkerProgress};
 
 use crate::cache::jobs::Jobs;
 use crate::console::output::{BAD, Output, Report, Table};
 use crate::failure::{Result, Verdict};
 use crate::text::human;
-use crate::text::prices::Prices;
 
 /// Moves to the upper left corner and clears the screen.
 const REDRAW: &str = "\x1b[H\x1b[J";

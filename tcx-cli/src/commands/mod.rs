@@ -34,7 +34,7 @@ mod unused;
 mod verify;
 mod work;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tcx_store::url_scheme;
 
@@ -47,9 +47,9 @@ use crate::formats::draft;
 
 pub(crate) fn run(mut command: Command, output: &Output) -> Result<Verdict> {
     check_targets(&command)?;
-    let reported = match &command {
-        Command::Report { modules, .. } => modules.dir.display().to_string(),
-        _ => String::new(),
+    let named = match &command {
+        Command::Report { modules, .. } | Command::Stats { modules, .. } => modules.dir.clone(),
+        _ => PathBuf::new(),
     };
     bring(&mut command)?;
     match command {
@@ -58,7 +58,7 @@ pub(crate) fn run(mut command: Command, output: &Output) -> Result<Verdict> {
         Command::Head { module, rows } => rows::head(&module, rows, output),
         Command::Show { module, id, view } => rows::show(&module, &id, view, output),
         Command::Sql { dir, query } => sql::run(&dir, &query, output),
-        Command::Stats(modules) => stats::run(&modules, output),
+        Command::Stats { modules, prices } => stats::run((&modules, &named), prices, output),
         Command::Coverage { module, ids, view, missing_to } => {
             coverage::run(&module, &ids, view, missing_to.as_deref(), output)
         }
@@ -92,7 +92,7 @@ pub(crate) fn run(mut command: Command, output: &Output) -> Result<Verdict> {
         Command::Pull(copying) => remote::pull(&copying, output),
         Command::Sync(copying) => remote::sync(&copying, output),
         Command::Report { modules, to, sample, color_by } => {
-            report::run(&modules, &to, &report::Drawing { place: reported, sample, color_by }, output)
+            report::run(&modules, &to, &report::Drawing { place: named, sample, color_by }, output)
         }
         Command::Top { dir, every } => top::run(&dir, every, output),
         Command::Jobs { modules, every, prices } => {
@@ -129,7 +129,7 @@ fn bring(command: &mut Command) -> Result<()> {
         | Command::Coverage { module, .. }
         | Command::Export { module, .. }
         | Command::Pack { module, .. } => store::bring(&mut module.dir, Some(&module.module)),
-        Command::Stats(modules) | Command::Report { modules, .. } => {
+        Command::Stats { modules, .. } | Command::Report { modules, .. } => {
             store::bring(&mut modules.dir, modules.module.as_deref())
         }
         Command::Sql { dir, .. } if cfg!(feature = "sql") => store::bring(dir, None),

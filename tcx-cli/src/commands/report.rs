@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::args::Modules;
-use crate::cache;
+use crate::cache::{self, sessions};
 use crate::console::output::{Output, Report};
 use crate::console::progress;
 use crate::failure::{Failure, Result, Verdict};
-use crate::report::{Figures, Module, Shades, page, sessions};
+use crate::report::sessions::Session;
+use crate::report::{Figures, Module, Shades, page};
 
 #[derive(Debug, Serialize)]
 struct Written {
@@ -23,7 +24,7 @@ struct Written {
 #[derive(Debug)]
 pub(super) struct Drawing {
     /// The cache, as the user has named it.
-    pub(super) place: String,
+    pub(super) place: PathBuf,
     /// The maximum number of rows.
     pub(super) sample: usize,
     /// The output that colours the points.
@@ -39,7 +40,7 @@ pub(super) fn run(modules: &Modules, to: &Path, drawing: &Drawing, output: &Outp
         bar.set_message(format!("reporting on {name}"));
         let inspection = cache::inspect(&modules.dir, &name)?;
         is_colored |= Shades::choose(inspection.spec(), color_by).is_some();
-        let sessions = sessions::read(&modules.dir.join(&name))?;
+        let sessions = sessions::read(&drawing.place, &name)?.iter().map(Session::new).collect();
         found.push(Module::new(&inspection, drawing.sample, color_by, sessions));
         bar.inc(1);
     }
@@ -58,7 +59,7 @@ pub(super) fn run(modules: &Modules, to: &Path, drawing: &Drawing, output: &Outp
         }
         _ => failed(error),
     })?;
-    file.write_all(page(&drawing.place, &figures).as_bytes()).map_err(failed)?;
+    file.write_all(page(&drawing.place.display().to_string(), &figures).as_bytes()).map_err(failed)?;
     output.show(&Written { to: to.to_owned(), figures })?;
     Ok(Verdict::Good)
 }

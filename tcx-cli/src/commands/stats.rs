@@ -1,21 +1,24 @@
 //! `tcx stats`: counts rows and bytes, dead rows too, by reading every key.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use serde::Serialize;
-use tcx_store::Inspection;
+use tcx_store::{Inspection, Prices};
 
 use crate::args::Modules;
-use crate::cache;
+use crate::cache::{self, sessions};
 use crate::console::output::{Output, Report, Table};
 use crate::console::progress;
 use crate::failure::{Result, Verdict};
-use crate::report::sessions::{self, Totals};
+use crate::report::sessions::{Session, Totals};
 use crate::text::human;
 
 #[derive(Debug, Serialize)]
 struct Stats {
     modules: Vec<Module>,
+    /// What the requests of the recorded sessions have cost, if the user has named prices.
+    price: Option<f64>,
     bytes: u64,
     rows: u64,
 }
@@ -45,19 +48,27 @@ struct Module {
     totals: Totals,
 }
 
-pub(super) fn run(modules: &Modules, output: &Output) -> Result<Verdict> {
-    let names = cache::chosen(&modules.dir, modules.module.as_deref())?;
+/// `named` is the cache as the user has named it.
+pub(super) fn run(
+    (modules, named): (&Modules, &Path),
+    prices: Option<Prices>,
+    output: &Output,
+) -> Result<Verdict> {
+    let chosen = cache::chosen(&modules.dir, modules.module.as_deref())?;
     let bar = progress::rows("counting", 0);
     let mut found = Vec::new();
-    for name in names {
+    for name in chosen {
         bar.set_message(format!("counting {name}"));
-        let totals = Totals::of(&sessions::read(&modules.dir.join(&name))?);
-        found.push(Module::new(&cache::inspect(&modules.dir, &name)?, name, totals));
+        let sessions: Vec<_> = sessions::read(named, &name)?.iter().map(Session::new).collect();
+        found.push(Module::new(&cache::inspect(&modules.dir, &name)?, name, Totals::of(&sessions)));
     }
     bar.finish_and_clear();
     let bytes = found.iter().map(|module| module.bytes).sum();
     let rows = found.iter().map(|module| module.rows).sum();
-    output.show(&Stats { modules: found, bytes, rows })?;
+    let asked =
+        |of: fn(&Totals) -> u64| found.iter().map(|module| of(&module.totals)).fold(0, u64::saturating_add);
+    let price = prices.map(|prices| prices.of(asked(|own| own.puts_and_lists), asked(|own| own.gets)));
+    output.show(&Stats { modules: found, price, bytes, rows })?;
     Ok(Verdict::Good)
 }
 
@@ -104,12 +115,17 @@ impl Module {
         line("changes", count(self.changes), size(self.change_bytes));
         line("index runs", count(self.runs), size(self.run_bytes));
         line("temporary files", count(self.temporary), size(self.temporary_bytes));
-        let Totals { sessions, hits, misses, computed } = self.totals;
+        let Totals { sessions, hits, misses, computed, puts_and_lists, gets, bytes_sent, bytes_received } =
+            self.totals;
         line("sessions", count(sessions), String::new());
         if sessions > 0 {
             line("hits", count(hits), String::new());
             line("misses", count(misses), String::new());
             line("rows computed", count(computed), String::new());
+        }
+        if puts_and_lists > 0 || gets > 0 {
+            line("PUT or LIST requests, sent", count(puts_and_lists), size(bytes_sent));
+            line("other requests, received", count(gets), size(bytes_received));
         }
         table.write(to)
     }
@@ -123,6 +139,10 @@ impl Report for Stats {
             writeln!(to)?;
         }
         let modules = human::counted(self.modules.len() as u64, "module");
-        writeln!(to, "{modules}, {}, {}", human::counted(self.rows, "row"), human::size(self.bytes))
+        write!(to, "{modules}, {}, {}", human::counted(self.rows, "row"), human::size(self.bytes))?;
+        match self.price {
+            Some(price) => writeln!(to, "; the requests have cost {price:.4}"),
+            None => writeln!(to),
+        }
     }
 }

@@ -1,11 +1,9 @@
 //! The sessions that processes have recorded for a module, and their totals.
 
-use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::failure::Result;
 use crate::text::human;
 
 /// One process, from opening a module to closing it.
@@ -21,6 +19,11 @@ pub(crate) struct Session {
     pub(crate) hits: u64,
     pub(crate) misses: u64,
     pub(crate) computed: u64,
+    /// The requests to the object store.
+    pub(crate) puts_and_lists: u64,
+    pub(crate) gets: u64,
+    pub(crate) bytes_sent: u64,
+    pub(crate) bytes_received: u64,
     /// Computed, but not stored.
     pub(crate) not_kept: u64,
     pub(crate) bytes_served: u64,
@@ -61,18 +64,17 @@ pub(crate) struct Totals {
     pub(crate) hits: u64,
     pub(crate) misses: u64,
     pub(crate) computed: u64,
-}
-
-/// The sessions of the module in the folder `dir`, the oldest first.
-pub(crate) fn read(dir: &Path) -> Result<Vec<Session>> {
-    Ok(tcx_store::sessions(dir)?.iter().map(Session::new).collect())
+    pub(crate) puts_and_lists: u64,
+    pub(crate) gets: u64,
+    pub(crate) bytes_sent: u64,
+    pub(crate) bytes_received: u64,
 }
 
 impl Session {
-    fn new(own: &tcx_store::Session) -> Self {
+    pub(crate) fn new(own: &tcx_store::Session) -> Self {
         let told = |name| own.provenance(name).map(str::to_owned);
         let ms = |time: Duration| time.as_millis() as u64;
-        let stats = &own.stats;
+        let (stats, traffic) = (&own.stats, &own.stats.traffic);
         Self {
             started_ms: human::millis(own.started),
             ended_ms: human::millis(own.ended),
@@ -83,6 +85,10 @@ impl Session {
             hits: stats.hits,
             misses: stats.misses,
             computed: stats.rows_computed,
+            puts_and_lists: traffic.puts.saturating_add(traffic.lists),
+            gets: traffic.gets.saturating_add(traffic.heads),
+            bytes_sent: traffic.bytes_sent,
+            bytes_received: traffic.bytes_received,
             not_kept: stats.rows_not_kept(),
             bytes_served: stats.bytes_served,
             bytes_written: stats.bytes_sealed,
@@ -112,6 +118,10 @@ impl Totals {
             hits: sum(|own| own.hits),
             misses: sum(|own| own.misses),
             computed: sum(|own| own.computed),
+            puts_and_lists: sum(|own| own.puts_and_lists),
+            gets: sum(|own| own.gets),
+            bytes_sent: sum(|own| own.bytes_sent),
+            bytes_received: sum(|own| own.bytes_received),
         }
     }
 }
@@ -124,7 +134,7 @@ mod tests {
     fn totals_of_forged_records_do_not_overflow() {
         let session = Session { hits: u64::MAX, misses: 7, ..Session::default() };
         let totals = Totals::of(&[session.clone(), session.clone()]);
-        assert_eq!(totals, Totals { sessions: 2, hits: u64::MAX, misses: 14, computed: 0 });
+        assert_eq!(totals, Totals { sessions: 2, hits: u64::MAX, misses: 14, ..Totals::default() });
         assert_eq!(session.asked(), u64::MAX);
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tcx_store::unstable::{Folders, JobProgress, Storage, jobs};
-use tcx_store::{Options, Spec, Store, module_of_folder};
+use tcx_store::{Options, Session, Spec, Store, module_of_folder};
 
 use crate::bucket::Bucket;
 use crate::copy::modules;
@@ -136,6 +136,18 @@ impl RemoteCache {
             return Ok(Vec::new());
         }
         jobs(Modules { cache: self, resumes: false }.storage(module)?, with_times)
+    }
+
+    /// What processes of this machine have recorded of a module, as [`sessions`](tcx_store::sessions) of one in a directory. Makes no request.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the near tier cannot be read.
+    pub fn sessions(&self, module: &str) -> tcx_store::Result<Vec<Session>> {
+        if module_of_folder(module).is_none() {
+            return Ok(Vec::new());
+        }
+        tcx_store::sessions(Modules { cache: self, resumes: false }.near(module).dir())
     }
 
     /// What an existing module is, as [`Spec::read`] says of one in a directory; `None` if there is no such module.

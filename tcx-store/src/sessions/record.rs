@@ -17,6 +17,8 @@ use crate::sys::clock::{millis, time};
 const FIRST: &str = "tcx session 1";
 /// What precedes the checksum.
 const CHECKSUM: &str = "checksum ";
+/// The names of what was asked of an object store begin so.
+const REQUESTS: &str = "requests.";
 /// The bytes of the last line: the checksum has sixteen digits.
 const CHECKSUM_LINE: usize = CHECKSUM.len() + 16 + 1;
 /// The most bytes of a text of the program, and the most texts.
@@ -88,9 +90,10 @@ impl Session {
 }
 
 /// Numbers of a record by their names.
-fn numbers(stats: &mut Stats) -> [(&'static str, &mut u64); 21] {
+fn numbers(stats: &mut Stats) -> [(&'static str, &mut u64); 28] {
     let MissCauses { absent, invalidated, expired, damaged, unreadable, recomputed, rejected, outdated } =
         &mut stats.miss_causes;
+    let traffic = &mut stats.traffic;
     [
         ("hits", &mut stats.hits),
         ("missed.absent", absent),
@@ -113,6 +116,13 @@ fn numbers(stats: &mut Stats) -> [(&'static str, &mut u64); 21] {
         ("failed_reads", &mut stats.failed_reads),
         ("rebuilt_runs", &mut stats.rebuilt_runs),
         ("troubles", &mut stats.write_failures),
+        ("requests.puts", &mut traffic.puts),
+        ("requests.lists", &mut traffic.lists),
+        ("requests.gets", &mut traffic.gets),
+        ("requests.heads", &mut traffic.heads),
+        ("requests.deletes", &mut traffic.deletes),
+        ("requests.bytes_sent", &mut traffic.bytes_sent),
+        ("requests.bytes_received", &mut traffic.bytes_received),
     ]
 }
 
@@ -145,7 +155,10 @@ pub(crate) fn encode(session: &Session) -> Vec<u8> {
     line("process", &session.process);
     let mut stats = session.stats;
     for (name, number) in numbers(&mut stats) {
-        line(name, number);
+        // Most modules are in a directory.
+        if *number > 0 || !name.starts_with(REQUESTS) {
+            line(name, number);
+        }
     }
     for (name, Timings { count, total, longest }) in times(&mut stats) {
         line(name, &format_args!("{count} {} {}", total.as_nanos(), longest.as_nanos()));

@@ -76,7 +76,7 @@ impl fmt::Display for Stats {
 impl fmt::Display for Traffic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (writes, lists) = (Grouped(self.puts + self.deletes), Grouped(self.lists));
-        let reads = Grouped(self.gets + self.heads);
+        let reads = Grouped(self.reads());
         write!(f, "{writes} writes, {lists} listings, {reads} reads; ")?;
         write!(f, "{} bytes sent, {} received", Grouped(self.bytes_sent), Grouped(self.bytes_received))?;
         match self.waiting_files {

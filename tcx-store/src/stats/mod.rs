@@ -5,6 +5,7 @@ pub(crate) mod causes;
 pub(crate) mod display;
 #[cfg(feature = "metrics")]
 pub(crate) mod metrics;
+pub(crate) mod prices;
 pub(crate) mod traffic;
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -303,8 +303,7 @@ impl JobWorker {
     fn describe(&self, worker: &mut Worker<StoredLeases>, now: Instant) {
         worker.own.worked = Some(now.saturating_duration_since(self.joined));
         let (traffic, counts) = (self.core.storage.traffic(), &mut worker.own.facts);
-        counts.puts_and_lists = traffic.puts + traffic.lists;
-        counts.gets = traffic.gets + traffic.heads;
+        (counts.puts_and_lists, counts.gets) = (traffic.puts_and_lists(), traffic.reads());
         (counts.bytes_sent, counts.bytes_received) = (traffic.bytes_sent, traffic.bytes_received);
     }
 
