@@ -40,8 +40,8 @@ def test_wrong_uses_are_found(tmp_path):
     program.write_text(WRONG)
     place = str(next(iter(tcx_cache.__path__)) + "/..")
     arguments = ["--no-incremental", "--cache-dir", str(tmp_path / "cache"), "--ignore-missing-imports", "--follow-imports", "silent"]
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", *arguments, str(program)], env={"MYPYPATH": place}, capture_output=True, text=True, timeout=600
-    )
+    # Where the package is installed, mypy finds it, and refuses to be shown the place.
+    env = {} if "site-packages" in place else {"MYPYPATH": place}
+    done = subprocess.run([sys.executable, "-m", "mypy", *arguments, str(program)], env=env, capture_output=True, text=True, timeout=600)
     found = {int(line.split(":")[1]) for line in done.stdout.splitlines() if ": error:" in line}
     assert found == set(range(5, 15)), done.stdout + done.stderr
