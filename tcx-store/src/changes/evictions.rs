@@ -6,43 +6,83 @@ use std::collections::BTreeMap;
 use super::whole::Dated;
 use crate::sys::bytes::{Cursor, Random};
 
-/// Rows were evicted. A joined segment with a smaller number may contain them, unless it was known.
+/// Rows are evicted in two steps. The first change says which segments leave: no process that knows of it joins these any more, so whatever
+/// contains their rows, and gets its name later, was joined before, and has a smaller number. Then the folder is listed, and the second
+/// change names what is there: other joined segments with a smaller number than the first are dead, however late they come.
+///
+/// Between the two, nothing that such a segment stands for is removed: if it came after the listing, that lives again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Eviction {
     /// The number of the change.
     pub(super) number: u64,
+    /// The number of the first change: the same, if this is the first.
+    pub(super) before: u64,
     /// None of the segments from which the evicted rows came was born later, in milliseconds since 1970.
     pub(super) until: u64,
-    /// The joined segments that were known, and not evicted: their random bits, ascending.
+    /// The joined segments that were there, and not evicted: their random bits, ascending.
     pub(super) kept: Vec<Random>,
+    /// The segments that leave, or are rewritten with fewer rows, those of older evictions included that are there: their random bits,
+    /// ascending.
+    pub(super) leaving: Vec<Random>,
 }
 
 impl Eviction {
-    pub(super) fn new(number: u64, until: u64, kept: &[Random]) -> Self {
-        let mut kept = kept.to_vec();
+    pub(super) fn new(number: u64, before: u64, until: u64, [kept, leaving]: [&[Random]; 2]) -> Self {
+        let [mut kept, mut leaving] = [kept.to_vec(), leaving.to_vec()];
         kept.sort_unstable();
-        Self { number, until, kept }
+        leaving.sort_unstable();
+        Self { number, before, until, kept, leaving }
+    }
+
+    /// Whether this is the second change.
+    fn is_final(&self) -> bool {
+        self.before < self.number
     }
 
     /// A joined segment is as old as the oldest of its inputs: one that is born later has no input from which evicted rows came.
-    pub(super) fn kills(&self, segment: Dated) -> bool {
-        let Some(joined) = segment.joined else { return false };
-        segment.base < self.number && segment.born <= self.until && !self.keeps(joined)
+    fn may_bring_back(&self, segment: Dated) -> bool {
+        segment.joined.is_some() && segment.base < self.before && segment.born <= self.until
     }
 
-    pub(super) fn keeps(&self, name: Random) -> bool {
+    pub(super) fn kills(&self, segment: Dated) -> bool {
+        self.is_final()
+            && self.may_bring_back(segment)
+            && segment.joined.is_some_and(|joined| !self.keeps(joined))
+    }
+
+    /// Whether the second change may kill a segment.
+    pub(super) fn doubts(&self, segment: Dated) -> bool {
+        !self.is_final() && self.may_bring_back(segment)
+    }
+
+    /// Whether it cannot kill the segment with these random bits, whatever else is true of that.
+    pub(super) fn spares(&self, name: Random) -> bool {
+        !self.is_final() || self.keeps(name)
+    }
+
+    fn keeps(&self, name: Random) -> bool {
         self.kept.binary_search(&name).is_ok()
+    }
+
+    /// Whether a segment leaves, or is replaced by another one than that with these random bits.
+    pub(super) fn removes(&self, name: Random, replacement: Option<Random>) -> bool {
+        self.leaving.binary_search(&name).is_ok() && !replacement.is_some_and(|own| self.keeps(own))
+    }
+
+    /// Whether it says all that an older one says, or will say by its second change: the process that made this one knew what is killed, and
+    /// has kept none of that. It names those that leave and were there. The second change of another eviction comes after this one, and so
+    /// does the listing before it.
+    fn covers(&self, older: &Self) -> bool {
+        (self.is_final() || !older.is_final()) && older.before <= self.before && older.until <= self.until
     }
 }
 
 /// Those that say something beside the others. Ascending by their numbers.
-///
-/// A newer one until the same time or later says it as well: the process that made it knew the others, and has kept nothing that they kill.
 pub(super) fn distinct(evictions: impl IntoIterator<Item = Eviction>) -> Vec<Eviction> {
     let by_number: BTreeMap<u64, Eviction> = evictions.into_iter().map(|own| (own.number, own)).collect();
     let mut kept: Vec<Eviction> = Vec::new();
     for own in by_number.into_values().rev() {
-        if kept.last().is_none_or(|newer| newer.until < own.until) {
+        if !kept.iter().any(|newer| newer.covers(&own)) {
             kept.push(own);
         }
     }
@@ -52,11 +92,11 @@ pub(super) fn distinct(evictions: impl IntoIterator<Item = Eviction>) -> Vec<Evi
 
 pub(super) fn bytes(evictions: &[Eviction]) -> Vec<u8> {
     let mut out = (evictions.len() as u64).to_le_bytes().to_vec();
-    for Eviction { number, until, kept } in evictions {
-        for number in [*number, *until, kept.len() as u64] {
+    for Eviction { number, before, until, kept, leaving } in evictions {
+        for number in [*number, *before, *until, kept.len() as u64, leaving.len() as u64] {
             out.extend(number.to_le_bytes());
         }
-        out.extend(kept.iter().flat_map(|kept| kept.0));
+        out.extend(kept.iter().chain(leaving).flat_map(|name| name.0));
     }
     out
 }
@@ -66,15 +106,21 @@ pub(super) fn read(cursor: &mut Cursor<'_>) -> Option<Vec<Eviction>> {
     let count = cursor.u64()?;
     let mut evictions = Vec::new();
     for _ in 0..count {
-        let (number, until, count) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
-        let mut kept = Vec::new();
-        for _ in 0..count {
-            kept.push(cursor.random()?);
-        }
-        kept.is_sorted().then_some(())?;
-        evictions.push(Eviction { number, until, kept });
+        let (number, before, until) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
+        (before <= number).then_some(())?;
+        let [kept, leaving] = [cursor.u64()?, cursor.u64()?];
+        let (kept, leaving) = (names(cursor, kept)?, names(cursor, leaving)?);
+        evictions.push(Eviction { number, before, until, kept, leaving });
     }
     Some(evictions)
+}
+
+fn names(cursor: &mut Cursor<'_>, count: u64) -> Option<Vec<Random>> {
+    let mut names = Vec::new();
+    for _ in 0..count {
+        names.push(cursor.random()?);
+    }
+    names.is_sorted().then_some(names)
 }
 
 #[cfg(test)]
@@ -90,30 +136,55 @@ mod tests {
     }
 
     #[test]
-    fn joined_segments_that_may_contain_evicted_rows_are_killed_and_no_others() {
-        let eviction = Eviction::new(3, 100, &[random(9), random(1)]);
-        assert!(eviction.kills(joined(2, 100, 5)));
-        assert!(!eviction.kills(joined(3, 100, 5)), "it was joined by a process that knew of the eviction");
+    fn joined_segments_that_may_contain_evicted_rows_are_killed_by_the_second_change_and_no_others() {
+        let eviction = Eviction::new(5, 3, 100, [&[random(9), random(1)], &[]]);
+        assert!(eviction.kills(joined(2, 100, 5)) && !eviction.doubts(joined(2, 100, 5)));
+        assert!(!eviction.kills(joined(3, 100, 5)), "it was joined by a process that knew what leaves");
         assert!(!eviction.kills(joined(2, 101, 5)), "all of its rows are younger");
         for kept in [1, 9] {
             assert!(!eviction.kills(joined(2, 100, kept)));
         }
         assert!(!eviction.kills(Dated { joined: None, ..joined(2, 100, 5) }), "it was sealed as it is");
+        let first = Eviction::new(3, 3, 100, [&[], &[]]);
+        assert!(first.doubts(joined(2, 100, 5)) && !first.kills(joined(2, 100, 5)));
+        assert!(!first.doubts(joined(3, 100, 5)) && !first.doubts(joined(2, 101, 5)));
+    }
+
+    #[test]
+    fn a_segment_that_leaves_is_replaced_by_what_the_eviction_keeps_and_by_nothing_else() {
+        let eviction = Eviction::new(3, 2, 100, [&[random(1)], &[random(7), random(6)]]);
+        assert!(eviction.removes(random(6), None) && eviction.removes(random(7), Some(random(2))));
+        assert!(!eviction.removes(random(6), Some(random(1))) && !eviction.removes(random(5), None));
     }
 
     #[test]
     fn what_a_newer_one_until_a_later_time_says_as_well_is_left_out() {
-        let [first, second, third] =
-            [(1, 100), (2, 50), (3, 60)].map(|(n, until)| Eviction::new(n, until, &[]));
-        let all = [second, third.clone(), first.clone()];
-        assert_eq!(distinct(all), [first.clone(), third]);
-        let same = Eviction::new(4, 100, &[random(1)]);
-        assert_eq!(distinct([first, same.clone()]), [same]);
+        let eviction = |number, before, until| Eviction::new(number, before, until, [&[], &[]]);
+        let [early, late, small] = [eviction(2, 1, 100), eviction(8, 7, 60), eviction(4, 3, 50)];
+        assert_eq!(distinct([small.clone(), late.clone(), early.clone()]), [early.clone(), late.clone()]);
+        let same = Eviction::new(10, 9, 100, [&[random(1)], &[]]);
+        assert_eq!(distinct([early.clone(), same.clone()]), [same]);
+        let [first, second] = [eviction(3, 3, 100), eviction(4, 3, 100)];
+        assert_eq!(distinct([first.clone(), second.clone()]), [second]);
+        assert_eq!(
+            distinct([early.clone(), first.clone()]),
+            [early, first],
+            "the first change kills nothing"
+        );
+        let [begun, ended] = [eviction(6, 6, 100), eviction(8, 5, 100)];
+        assert_eq!(
+            distinct([begun.clone(), ended.clone()]),
+            [begun, ended],
+            "the eviction that began later has not ended"
+        );
     }
 
     #[test]
     fn they_are_read_back_and_none_that_is_cut_off_or_out_of_order() {
-        let evictions = [Eviction::new(3, 100, &[random(2), random(1)]), Eviction::new(7, 50, &[])];
+        let evictions = [
+            Eviction::new(3, 3, 100, [&[random(2), random(1)], &[random(4), random(3)]]),
+            Eviction::new(7, 5, 50, [&[], &[random(5)]]),
+        ];
         let written = bytes(&evictions);
         let parse = |bytes: &[u8]| {
             let mut cursor = Cursor::new(bytes);
@@ -123,8 +194,11 @@ mod tests {
         for cut in 0..written.len() {
             assert_eq!(parse(&written[..cut]), None);
         }
-        let disordered = Eviction { number: 1, until: 1, kept: vec![random(2), random(1)] };
-        assert_eq!(parse(&bytes(&[disordered])), None);
+        let eviction = || Eviction::new(1, 1, 1, [&[], &[]]);
+        let disordered = vec![random(2), random(1)];
+        assert_eq!(parse(&bytes(&[Eviction { kept: disordered.clone(), ..eviction() }])), None);
+        assert_eq!(parse(&bytes(&[Eviction { leaving: disordered, ..eviction() }])), None);
+        assert_eq!(parse(&bytes(&[Eviction { before: 2, ..eviction() }])), None);
         assert_eq!(parse(&u64::MAX.to_le_bytes()), None);
     }
 }

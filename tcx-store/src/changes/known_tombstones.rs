@@ -115,14 +115,24 @@ impl Tombstones {
         self.whole.kills(segment)
     }
 
-    /// Whether the last eviction keeps all of these.
-    pub(crate) fn keep_all(&self, names: &[Random]) -> bool {
-        self.whole.evictions.last().is_some_and(|last| names.iter().all(|name| last.keeps(*name)))
+    /// Whether an eviction that has begun may kill a segment: it is not joined with others, and what it stands for stays.
+    pub(crate) fn doubt_segment(&self, segment: Dated) -> bool {
+        self.whole.doubts(segment)
     }
 
     /// Whether no eviction can have killed the segment with these random bits, whatever else is true of it.
     pub(crate) fn spare(&self, name: Random) -> bool {
-        self.whole.evictions.iter().all(|own| own.keeps(name))
+        self.whole.evictions.iter().all(|own| own.spares(name))
+    }
+
+    /// Whether an eviction says that the segment with these random bits is about to be removed, or to be replaced by another than this one.
+    pub(crate) fn remove(&self, name: Random, replacement: Option<Random>) -> bool {
+        self.whole.evictions.iter().any(|own| own.removes(name, replacement))
+    }
+
+    /// Whether a segment may be joined with others, or rewritten, and the result be the one with these random bits.
+    pub(crate) fn let_join(&self, name: Random, segment: Dated, replacement: Option<Random>) -> bool {
+        !self.remove(name, replacement) && !self.doubt_segment(segment)
     }
 
     /// Whether the row of the key at `position` with this number is dead.

@@ -30,12 +30,16 @@ pub(crate) enum Doomed {
     Prefix(Box<[u8]>),
     /// What was computed before this time, in milliseconds since 1970.
     OlderThan(u64),
-    /// What was joined from segments that are about to be removed, and is not known.
+    /// What was joined from segments that are about to be removed, and is not known; as long as `before` is not known, it is only in doubt.
     Evicted {
+        /// The number of the first change of the eviction.
+        before: Option<u64>,
         /// None of these segments was born later, in milliseconds since 1970.
         until: u64,
         /// The joined segments that stay.
         kept: Vec<Random>,
+        /// The segments that are about to be removed, or rewritten with fewer rows.
+        leaving: Vec<Random>,
     },
     /// Every key.
     All,
@@ -86,8 +90,9 @@ impl Doomed {
                 let ages = vec![Age { number, before: *before }];
                 return of_segments(&Whole { ages, ..Whole::default() });
             }
-            Self::Evicted { until, kept } => {
-                let evictions = vec![Eviction::new(number, *until, kept)];
+            Self::Evicted { before, until, kept, leaving } => {
+                let evictions =
+                    vec![Eviction::new(number, before.unwrap_or(number), *until, [kept, leaving])];
                 return of_segments(&Whole { evictions, ..Whole::default() });
             }
             Self::All => Vec::new(),

@@ -29,6 +29,11 @@ impl Whole {
             || self.evictions.iter().any(|own| own.kills(segment))
     }
 
+    /// Whether an eviction that has begun may kill a segment.
+    pub(super) fn doubts(&self, segment: Dated) -> bool {
+        self.evictions.iter().any(|own| own.doubts(segment))
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.ages.is_empty() && self.evictions.is_empty()
     }

@@ -13,7 +13,7 @@ use crate::segment::{Piece, PieceRows, PieceSource, Segment, write_segment};
 use crate::storage::name::{FileName, SegmentName};
 use crate::store::Store;
 use crate::sys::runtime::lock;
-use crate::upkeep::compaction::{announce_removal, hand_on_uses, publish_replacing};
+use crate::upkeep::compaction::{Removal, announce_removal, hand_on_uses, publish_replacing};
 
 impl Store {
     /// Rewrites a segment with its first `rows` live rows: the newest, if it was joined from others. The other rows are gone,
@@ -81,6 +81,8 @@ fn plan(core: &Core, name: SegmentName, rows: usize) -> Result<Option<Plan>> {
     let base = live.changes.newest().unwrap_or(0);
     let tombstones = live.changes.tombstones().clone();
     let segment = served.into_iter().find(|own| own.name() == name).filter(|own| own.rows() > rows);
+    // Another process is about to remove rows, or was killed before it did.
+    let segment = segment.filter(|own| tombstones.let_join(own.name().random, own.dated(), None));
     Ok(segment.map(|segment| Plan { segment, identity, base, tombstones, rows }))
 }
 
@@ -97,7 +99,9 @@ fn rewrite(core: &Core, plan: &Plan) -> io::Result<bool> {
     let written = write_segment(&*core.storage, &header, &[piece])?;
     let name = written.name;
     // The rows that do not stay are not brought back by another process that joins the segment at this time.
-    announce_removal(core, segment.youngest(), &HashSet::new(), Some(name)).map_err(io::Error::other)?;
+    let removal =
+        Removal { until: segment.youngest(), goes: HashSet::new(), rewritten: Some((segment.name(), name)) };
+    announce_removal(core, &removal).map_err(io::Error::other)?;
     if !publish_replacing(core, written, hashes, identity.instance, inputs)? {
         return Ok(false);
     }

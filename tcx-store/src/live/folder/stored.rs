@@ -1,11 +1,11 @@
 //! What is stored in the folder, whether this process serves it or not.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use super::Live;
+use crate::changes::Compared;
 use crate::changes::instance::refuse_other;
-use crate::changes::{Compared, Tombstones};
 use crate::error::Result;
 use crate::segment::Segment;
 use crate::storage::name::SegmentName;
@@ -45,14 +45,15 @@ impl Live {
         self.changes.tombstones().kill_segment(segment.dated())
     }
 
+    /// Whether an eviction that has begun may kill a segment.
+    pub(crate) fn is_doubted(&self, segment: &Segment) -> bool {
+        self.changes.tombstones().doubt_segment(segment.dated())
+    }
+
     /// The segments that stand for others, may have rows as old as this time, in milliseconds since 1970, and stay when those in `goes` are
-    /// removed: their random bits. Also whatever cannot be read here: others may serve it. What these tombstones kill is dead.
-    pub(crate) fn kept(
-        &self,
-        until: u64,
-        goes: &HashSet<SegmentName>,
-        tombstones: &Tombstones,
-    ) -> Vec<Random> {
+    /// removed: their random bits. Also whatever cannot be read here: others may serve it.
+    pub(crate) fn kept(&self, until: u64, goes: &HashSet<SegmentName>) -> Vec<Random> {
+        let tombstones = self.changes.tombstones();
         let stays = |name: &SegmentName| match self.segments.find(*name).map(|segment| segment.dated()) {
             Some(own) => own.joined.is_some() && own.born <= until && !tombstones.kill_segment(own),
             // An earlier eviction may have killed it.
@@ -60,6 +61,13 @@ impl Live {
         };
         let names = self.segments.names().filter(|name| !goes.contains(name));
         names.filter(stays).map(|name| name.random).collect()
+    }
+
+    /// The segments in the folder that an earlier eviction names as about to be removed.
+    pub(crate) fn leaving(&self) -> BTreeSet<Random> {
+        let tombstones = self.changes.tombstones();
+        let names = self.segments.names().map(|name| name.random);
+        names.filter(|name| tombstones.remove(*name, None)).collect()
     }
 
     /// Makes sure that the last listing has shown the folder: one that is gone, perhaps for a while, looks as if it were empty.

@@ -1,7 +1,7 @@
 //! Interleavings by name: compactions and collections with everything else.
 
 use super::operation::Operation;
-use super::schedule::Fault;
+use super::schedule::{Fault, Until};
 use super::script::{COLLECT, COMPACT, Script, at_every_call, dies_everywhere, three_segments};
 
 #[test]
@@ -159,4 +159,89 @@ fn segments_may_be_joined_and_collected_while_others_are_removed_and_none_but_th
         },
     );
     assert!(calls > 6, "{calls} calls");
+}
+
+/// The eviction is announced, and nothing is removed yet: the compaction knows of it, and finds all of its inputs.
+#[test]
+fn what_is_joined_while_it_is_about_to_be_removed_does_not_come_back() {
+    let trim = Operation::Trim { segment: 0, rows: 1 };
+    for (removal, call) in [(EVICT_ALL, "remove"), (trim, "publish")] {
+        let mut script = Script::new(3);
+        three_segments(&mut script);
+        script.may_cut(&ALL);
+        script.pause(1, removal, call, "seg-");
+        script.0.start(0, COMPACT, Until::At("publish", "seg-"));
+        script.resume(1);
+        script.collect(1);
+        script.run(2, Operation::InvalidateFound(ALL.to_vec()));
+        script.0.finish_all();
+        (0..3).for_each(|process| script.refresh(process));
+        assert_eq!(script.values(2, &ALL), [None; 5]);
+        script.end();
+    }
+}
+
+/// The second change of the eviction would kill it, and not what it is rewritten to.
+#[test]
+fn what_was_joined_before_others_are_removed_is_not_joined_again_until_they_are() {
+    let mut script = Script::new(3);
+    three_segments(&mut script);
+    script.may_cut(&["a1", "a2"]);
+    script.0.start(0, COMPACT, Until::At("publish", "seg-"));
+    // The result is worth being rewritten.
+    script.invalidate(2, "b2");
+    script.pause(1, Operation::Evict { bytes: 1 }, "create", "change-");
+    script.pause_again(1, "create", "change-");
+    script.0.go(0, Until::At("publish", "seg-"), None);
+    script.resume(1);
+    script.run(2, Operation::InvalidateFound(vec!["a2"]));
+    script.0.finish_all();
+    (0..3).for_each(|process| script.refresh(process));
+    assert_eq!(script.values(2, &["a2"]), [None]);
+    script.end();
+}
+
+/// It comes after the listing of the one that evicts, and before its first change, or before its second.
+#[test]
+fn what_is_joined_while_others_are_about_to_be_removed_loses_no_other_row() {
+    for is_second in [false, true] {
+        let mut script = Script::new(3);
+        three_segments(&mut script);
+        script.may_cut(&["a1", "a2"]);
+        script.0.start(0, COMPACT, Until::At("publish", "seg-"));
+        script.pause(1, Operation::Evict { bytes: 1 }, "create", "change-");
+        if is_second {
+            script.pause_again(1, "create", "change-");
+        }
+        script.resume(0);
+        script.collect(0);
+        script.pause_again(1, if is_second { "remove" } else { "list" }, "");
+        script.refresh(2);
+        script.collect(2);
+        script.0.finish_all();
+        (0..3).for_each(|process| script.refresh(process));
+        assert!(script.values(2, &["a3", "b1", "b2"]).iter().all(Option::is_some));
+        script.end();
+    }
+}
+
+/// The other eviction removes a younger segment as well, so that its second change says all that the first of this one says.
+#[test]
+fn an_eviction_that_ends_between_the_changes_of_another_one_loses_no_other_row() {
+    for call in ["create", "list"] {
+        let mut script = Script::new(3);
+        three_segments(&mut script);
+        script.may_cut(&["a1", "a2", "a3", "b1"]);
+        script.write(0, &["b3"]);
+        script.0.start(0, COMPACT, Until::At("publish", "seg-"));
+        script.pause(1, Operation::Evict { bytes: 1 }, "create", "change-");
+        script.pause_again(1, call, if call == "create" { "change-" } else { "" });
+        script.resume(0);
+        script.refresh(2);
+        script.run(2, Operation::Evict { bytes: 1 });
+        script.collect(0);
+        script.0.finish_all();
+        (0..3).for_each(|process| script.refresh(process));
+        script.end();
+    }
 }

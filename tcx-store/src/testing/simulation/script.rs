@@ -69,6 +69,12 @@ impl Script {
         assert!(self.0.is_paused(process), "it comes to {call} {file}");
     }
 
+    /// The process goes on, and stops before the next storage call of this name for this file.
+    pub(super) fn pause_again(&mut self, process: usize, call: &'static str, file: &'static str) {
+        self.0.go(process, Until::At(call, file), None);
+        assert!(self.0.is_paused(process), "it comes to {call} {file}");
+    }
+
     /// The process goes on to the end of its operation.
     pub(super) fn resume(&mut self, process: usize) {
         self.0.finish(process);

@@ -166,7 +166,8 @@ impl<'a> Collection<'a> {
             self.collected.is_unfinished = true;
             return Ok(());
         };
-        if self.core.gives_up() {
+        // If it is killed by an eviction that has begun, its inputs live again.
+        if self.core.gives_up() || self.core.live().is_doubted(segment) {
             self.collected.is_unfinished = true;
             return Ok(());
         }

@@ -12,11 +12,15 @@ use crate::error::{Error, Result};
 use crate::live::listing::Listing;
 use crate::segment::Segment;
 use crate::storage::name::{FileName, SegmentName};
+use crate::sys::bytes::Random;
 use crate::upkeep::eviction::EvictionOrder;
 
 /// Nothing but the segments themselves is looked at.
 const GRACE: Grace =
     Grace { replaced: Duration::ZERO, temporary: Duration::MAX, verified_bytes: 0, reads_far: false };
+
+/// About as many bytes as a change has that names no segment.
+const CHANGE: usize = 200;
 
 /// Removes segments in this order until `excess` bytes are free.
 ///
@@ -39,6 +43,8 @@ pub(crate) fn evict(core: &Core, excess: u64, order: EvictionOrder) -> Result<()
         }
         (folder, live.decided(), live.served())
     };
+    // The two changes that say so take room, too.
+    let excess = excess.saturating_add(2 * (CHANGE + size_of::<Random>() * usable.len()) as u64);
     // Without the lock: a policy may take its time, and lookups do not wait for it.
     let usable = order.of_segments(core, usable, &served, excess);
     let left = Listing::read(&*core.storage).map_err(failed)?.segments;
@@ -48,44 +54,50 @@ pub(crate) fn evict(core: &Core, excess: u64, order: EvictionOrder) -> Result<()
     collection.finish().map(drop)
 }
 
-/// Says that rows are about to go that came from segments born until this time, in milliseconds since 1970, when the segments in `goes` do.
+/// Rows that are about to go.
+pub(crate) struct Removal {
+    /// The segments from which they came were born until this time, in milliseconds since 1970.
+    pub(crate) until: u64,
+    /// The segments that go.
+    pub(crate) goes: HashSet<SegmentName>,
+    /// A segment that stays until another one, with fewer rows, has its name.
+    pub(crate) rewritten: Option<(SegmentName, SegmentName)>,
+}
+
+/// Says that rows are about to go.
 ///
 /// Another process may have joined these at any time before, and give the result its name at any time to come. By then, others may have put
-/// values in the place of the rows, or invalidated what they have found, and not them. Joined segments that are in the folder now, and the one
-/// of this process that gets its name next, are known to contain nothing that is missing.
+/// values in the place of the rows, or invalidated what they have found, and not them. So a first change names what goes, and no process that
+/// knows of it joins that; then the folder is listed, and a second change kills what was joined before and is not there. Each follows the changes
+/// that were known when the folder was listed: after those of another eviction, it is listed again.
 ///
 /// # Errors
 ///
 /// Returns an error if the folder cannot be listed or written, or is not the one that was opened.
-pub(crate) fn announce_removal(
-    core: &Core,
-    until: u64,
-    goes: &HashSet<SegmentName>,
-    next: Option<SegmentName>,
-) -> Result<()> {
+pub(crate) fn announce_removal(core: &Core, removal: &Removal) -> Result<()> {
+    let Removal { until, ref goes, rewritten } = *removal;
+    let failed = |e: io::Error| Error::io("cannot write a change in", core.storage.path(), e);
     let mut live = core.live();
-    let mut announced = None;
+    let mut first = None;
     loop {
+        live.changes.write_pending(&*core.storage).map_err(failed)?;
         live.refresh()?;
-        let (before, newest) = (live.changes.tombstones().clone(), live.changes.newest());
-        let known = match &announced {
-            // Nothing was removed yet: what has come since it was listed, and is dead by this announcement alone, counts again by another.
-            Some((earlier, number)) if Some(*number) == newest => earlier,
-            _ => &before,
-        };
-        let mut kept = live.kept(until, goes, known);
-        kept.extend(next.map(|next| next.random));
-        kept.sort_unstable();
-        if announced.is_some() && before.keep_all(&kept) {
-            core.install(&mut live);
-            return Ok(());
+        let mut leaving = live.leaving();
+        leaving.extend(goes.iter().chain(rewritten.iter().map(|(own, _)| own)).map(|name| name.random));
+        let mut kept = Vec::new();
+        if first.is_some() {
+            kept = live.kept(until, goes);
+            kept.extend(rewritten.map(|(_, next)| next.random));
         }
-        let known = known.clone();
-        let doomed = Doomed::Evicted { until, kept };
+        let leaving = leaving.into_iter().collect();
+        let doomed = Doomed::Evicted { before: first, until, kept, leaving };
         let created = live.changes.kill_segments(&*core.storage, &doomed);
         core.install(&mut live);
-        let created = created.map_err(|e| Error::io("cannot write a change in", core.storage.path(), e))?;
-        announced = live.changes.newest().filter(|_| created).map(|number| (known, number));
+        match (created.map_err(failed)?, first) {
+            (true, Some(_)) => return Ok(()),
+            (true, None) => first = live.changes.newest(),
+            (false, _) => {}
+        }
     }
 }
 
@@ -113,14 +125,15 @@ impl Collection<'_> {
     pub(super) fn remove_rows(&mut self, segments: &[Arc<Segment>]) -> Result<()> {
         let Some(until) = segments.iter().map(|segment| segment.youngest()).max() else { return Ok(()) };
         let groups: Vec<_> = segments.iter().map(|segment| self.with_inputs(segment)).collect();
-        let goes: HashSet<SegmentName> = groups.iter().flatten().copied().collect();
+        let goes = groups.iter().flatten().copied().collect();
         let mut groups = groups.into_iter();
-        match announce_removal(self.core, until, &goes, None) {
+        let removal = Removal { until, goes, rewritten: None };
+        match announce_removal(self.core, &removal) {
             Err(error) if error.is_full() => {
                 // There is no room for a change, which has a hundred bytes. Who wants room made gets it, though what was joined from these
                 // rows and gets its name in this moment is not stopped.
                 groups.next().into_iter().flatten().for_each(|name| self.remove_segment(name));
-                announce_removal(self.core, until, &goes, None)?;
+                announce_removal(self.core, &removal)?;
             }
             announced => announced?,
         }
@@ -164,7 +177,6 @@ fn inputs_first(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::bytes::Random;
 
     fn order(inputs: &[&[u8]]) -> Vec<u8> {
         let name = |number: u8| SegmentName { random: Random([number; 16]), tail: 0 };

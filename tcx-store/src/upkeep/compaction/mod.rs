@@ -14,7 +14,7 @@ use std::time::Instant;
 
 pub(crate) use choose::Effort;
 pub(crate) use collect::{Collected, Grace, collect};
-pub(crate) use evict::{announce_removal, evict};
+pub(crate) use evict::{Removal, announce_removal, evict};
 
 use crate::changes::instance::KnownIdentity;
 use crate::changes::{Tombstones, now_millis};
@@ -88,6 +88,8 @@ fn plan_with(
         let Some((mut served, identity)) = live.compactable() else { return Ok(None) };
         let oldest_kept = core.retention.oldest_kept();
         served.retain(|segment| segment.born() >= oldest_kept && !left_out.contains(&segment.name()));
+        let tombstones = live.changes.tombstones();
+        served.retain(|segment| tombstones.let_join(segment.name().random, segment.dated(), None));
         if effort != Effort::Thorough {
             // Only a caller who asks for it waits until all of their rows have come from another machine.
             served.retain(|segment| !segment.is_far());
@@ -200,11 +202,12 @@ pub(crate) fn publish_replacing(
     inputs: &[Arc<Segment>],
 ) -> io::Result<bool> {
     written.sync()?;
-    if !may_replace(core, instance, inputs)? {
+    let may_replace = || may_replace(core, instance, inputs, written.name);
+    if !may_replace()? {
         return Ok(false);
     }
     let run = index_segment(core, &written, hashes);
-    let may_replace = may_replace(core, instance, inputs);
+    let may_replace = may_replace();
     if !matches!(may_replace, Ok(true)) {
         forget_index(core, run);
         return may_replace;
@@ -212,8 +215,13 @@ pub(crate) fn publish_replacing(
     publish_indexed(core, written, run).map_err(io::Error::other).map(|()| true)
 }
 
-/// Whether every input is still served, in the same folder.
-fn may_replace(core: &Core, instance: Random, inputs: &[Arc<Segment>]) -> io::Result<bool> {
+/// Whether every input is still served, in the same folder, and no other process is about to remove it.
+fn may_replace(
+    core: &Core,
+    instance: Random,
+    inputs: &[Arc<Segment>],
+    replacement: SegmentName,
+) -> io::Result<bool> {
     let mut live = core.live();
     live.changes.make_durable(&*core.storage)?;
     let refreshed = live.refresh();
@@ -227,8 +235,12 @@ fn may_replace(core: &Core, instance: Random, inputs: &[Arc<Segment>]) -> io::Re
         }
     }
     let Some((served, identity)) = live.compactable() else { return Ok(false) };
-    let is_served = |input: &Arc<Segment>| served.iter().any(|segment| Arc::ptr_eq(segment, input));
-    if identity.instance != instance || !inputs.iter().all(is_served) {
+    let tombstones = live.changes.tombstones();
+    let stays = |input: &Arc<Segment>| {
+        served.iter().any(|segment| Arc::ptr_eq(segment, input))
+            && tombstones.let_join(input.name().random, input.dated(), Some(replacement.random))
+    };
+    if identity.instance != instance || !inputs.iter().all(stays) {
         return Ok(false);
     }
     live.check_instance().map_err(io::Error::other)?;
