@@ -8,7 +8,7 @@ use crate::sys::bytes::{Cursor, Random};
 
 /// Rows are evicted in two steps. The first change says which segments leave: no process that knows of it joins these any more, so whatever
 /// contains their rows, and gets its name later, was joined before, and has a smaller number. Then the folder is listed, and the second
-/// change names what is there: other joined segments with a smaller number than the first are dead, however late they come.
+/// change names the joined segments in it: others with a smaller number than the first change are dead, however late they come.
 ///
 /// Between the two, nothing that such a segment stands for is removed: if it came after the listing, that lives again.
 #[derive(Clone, Debug, PartialEq, Eq)]
