@@ -3,46 +3,16 @@
 #![cfg(feature = "remote")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+#[path = "support/store.rs"]
+mod store;
 mod support;
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
+use store::{json, printed, segments, tcx, text};
 use support::{TCX, clip, files, fill_clip, open, workplace};
-use tcx_remote::{ClientOptions, Location, RemoteCache};
-use tcx_store::{Keys, Options};
 use tcx_test_s3::{Fault, Operation, Server};
-
-fn tcx(server: &Server, dir: &Path, arguments: &[&str]) -> Output {
-    let mut tcx = Command::new(TCX);
-    tcx.args(arguments).current_dir(dir).env("TCX_NEAR_TIER", dir.join("near"));
-    for (name, value) in server.settings() {
-        tcx.env(name.to_uppercase(), value);
-    }
-    tcx.output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// What a command that succeeds prints.
-fn printed(server: &Server, dir: &Path, arguments: &[&str]) -> String {
-    let output = tcx(server, dir, arguments);
-    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
-    text(&output.stdout)
-}
-
-fn json(server: &Server, dir: &Path, arguments: &[&str]) -> serde_json::Value {
-    serde_json::from_str(&printed(server, dir, &[arguments, &["--json"]].concat())).unwrap()
-}
-
-/// The keys of the segments of a module.
-fn segments(server: &Server, module: &str) -> Vec<String> {
-    let mut keys = server.keys();
-    keys.retain(|key| key.contains(&format!("/{module}/seg-")));
-    keys
-}
 
 #[test]
 fn modules_are_pushed_and_pulled_and_synced() {
@@ -452,36 +422,6 @@ fn a_job_in_a_store_is_watched_without_its_rows_and_its_requests_have_a_price() 
     assert_eq!(segments_received(dir.path()), 0);
     let shown = printed(&server, dir.path(), &["jobs", &url, "resnet50_v1"]);
     assert!(shown.contains(" PUT or LIST requests and "), "{shown}");
-}
-
-/// The cache as a program on the machine of `dir` has it.
-fn cache(server: &Server, dir: &Path, url: &str) -> RemoteCache {
-    let Location::Store(url) = Location::parse(url).unwrap() else { panic!("{url} is a directory") };
-    let set = |client: ClientOptions, (name, value)| client.set(name, value);
-    let client = server.settings().into_iter().fold(ClientOptions::default(), set);
-    RemoteCache::new(url, &dir.join("near"), client).unwrap()
-}
-
-#[test]
-fn statistics_of_a_module_in_a_store_have_the_sessions_of_this_machine_and_the_price_of_their_requests() {
-    let (server, dir) = (Server::start(), workplace());
-    let url = server.url("features");
-    printed(&server, dir.path(), &["push", "cache", &url]);
-    let cache = cache(&server, dir.path(), &url);
-    let store = cache.open(cache.spec("resnet50_v1").unwrap().unwrap(), &Options::default()).unwrap();
-    store.lookup(Keys::ints([1, 2, 3], 0)).unwrap();
-    drop(store);
-    let asked = ["stats", &url, "resnet50_v1", "--prices", "1000,0"];
-    let stats = json(&server, dir.path(), &asked);
-    let module = &stats["modules"][0];
-    assert_eq!((&module["sessions"], &module["hits"]), (&1.into(), &3.into()), "{stats}");
-    let requests = module["puts_and_lists"].as_u64().unwrap();
-    assert!(requests > 0 && module["gets"].as_u64().unwrap() > 0, "{stats}");
-    assert!(module["bytes_received"].as_u64().unwrap() > 0, "{stats}");
-    assert_eq!(stats["price"].as_f64(), Some(requests as f64));
-    let shown = printed(&server, dir.path(), &asked);
-    let priced = format!("; the requests have cost {requests}.0000");
-    assert!(shown.contains("PUT or LIST requests, sent") && shown.contains(&priced), "{shown}");
 }
 
 /// How many segments the near tier has.

@@ -1,10 +1,11 @@
-//! `tcx ls`, `compact` and `gc` of a cache in an object store: from listings, and through stores that are opened there.
+//! `tcx ls`, `compact`, `gc` and `prune` of a cache in an object store: from listings, and through stores that are opened there.
 
 use std::time::Duration;
 
 use super::gc::{Collected, Collection, Compacted, Joined};
 use super::listing::{Listed, list};
 use super::ls;
+use super::prune::{Limits, Module as Pruning, Pruned};
 use crate::args::{Deleting, Modules};
 use crate::cache;
 use crate::cache::store::StoreCache;
@@ -13,6 +14,7 @@ use crate::console::output::Output;
 use crate::failure::{Failure, Result, Verdict};
 use crate::text::human;
 use serde::Serialize;
+use tcx_store::Options;
 
 /// Machines list a store seldom, and read files that were replaced until then.
 const STAY: Duration = Duration::from_hours(1);
@@ -115,6 +117,70 @@ pub(super) fn gc(
     }
     output.show(&Collected { dry_run: false, modules: done, leftovers: Vec::new() })?;
     Ok(Verdict::Good)
+}
+
+/// Removes whole segments: those with rows that are too old, and the oldest ones until those of the module meet the size limit.
+pub(super) fn prune(
+    store: &StoreCache,
+    modules: &Modules,
+    limits: &Limits,
+    deleting: Deleting,
+    output: &Output,
+) -> Result<Verdict> {
+    check_prune(limits, modules.module.is_some(), deleting)?;
+    let names = store.chosen(modules.module.as_deref())?;
+    let count = human::counted(names.len() as u64, "module");
+    let old = limits.older_than.map(|age| format!("rows older than {}", human::duration(age)));
+    let large = limits.max_size.map(|size| format!("the oldest rows until {} are left", human::size(size)));
+    let what: Vec<String> = old.into_iter().chain(large).collect();
+    confirm(deleting.yes, &format!("remove {} from the store, of {count}", what.join(", and ")))?;
+    let mut pruned = Pruned::default();
+    for name in names {
+        pruned.bytes_before += bytes(store, &name)?;
+        let module = prune_module(store, &name, limits)?;
+        pruned.bytes_after += bytes(store, &name)?;
+        pruned.modules.extend(Some(module).filter(|own| own.segments > 0));
+    }
+    output.show(&pruned)?;
+    Ok(Verdict::Good)
+}
+
+fn check_prune(limits: &Limits, is_named: bool, deleting: Deleting) -> Result<()> {
+    if deleting.dry_run {
+        let message =
+            "--dry-run works on directories: what goes from an object store is known when it is removed";
+        return Err(Failure::usage(message));
+    }
+    if limits.unused_for.is_some() {
+        return Err(Failure::usage(
+            "--unused-for works on directories: machines that use an object store do not record that in it; remove the prefix \
+             of a cache with the tools of the provider",
+        ));
+    }
+    if limits.max_size.is_some() && !is_named {
+        return Err(Failure::usage(
+            "name the module that --max-size limits: in an object store, each is pruned by itself",
+        ));
+    }
+    Ok(())
+}
+
+fn prune_module(store: &StoreCache, name: &str, limits: &Limits) -> Result<Pruning> {
+    // A store with a time to live does not count the rows that are too old.
+    let before = store.open(name, &cache::options(false))?.stats();
+    let options = Options { time_to_live: limits.older_than, ..cache::options(false) };
+    let opened = store.open(name, &options)?;
+    opened.collect(STAY)?;
+    let excess = limits.max_size.map_or(0, |max| opened.stats().bytes.saturating_sub(max));
+    if excess > 0 {
+        opened.make_room(excess)?;
+    }
+    let after = opened.stats();
+    let mut module = Pruning::new(name);
+    module.segments = before.segments.saturating_sub(after.segments) as usize;
+    module.rows = before.rows.saturating_sub(after.rows);
+    module.bytes = before.bytes.saturating_sub(after.bytes);
+    Ok(module)
 }
 
 fn bytes(store: &StoreCache, module: &str) -> Result<u64> {

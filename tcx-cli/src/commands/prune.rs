@@ -7,9 +7,11 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 use tcx_store::{Inspection, Options, SegmentFacts, SegmentState};
 
+use super::in_store;
 use super::unused::{self, Unused};
 use crate::args::{Deleting, Modules};
 use crate::cache;
+use crate::cache::store::StoreCache;
 use crate::console::ask::confirm;
 use crate::console::output::{Output, Report};
 use crate::failure::{Result, Verdict};
@@ -28,25 +30,25 @@ pub(super) struct Limits {
     pub(super) unused_for: Option<Duration>,
 }
 
-#[derive(Debug, Serialize)]
-struct Pruned {
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Pruned {
     dry_run: bool,
-    bytes_before: u64,
-    bytes_after: u64,
-    modules: Vec<Module>,
+    pub(super) bytes_before: u64,
+    pub(super) bytes_after: u64,
+    pub(super) modules: Vec<Module>,
     /// Caches removed as a whole because no program has used them.
     unused: Vec<Unused>,
 }
 
 #[derive(Debug, Serialize)]
-struct Module {
+pub(super) struct Module {
     module: String,
     /// Segments removed as a whole.
-    segments: usize,
+    pub(super) segments: usize,
     /// Segments rewritten with fewer rows.
     rewritten: usize,
-    rows: u64,
-    bytes: u64,
+    pub(super) rows: u64,
+    pub(super) bytes: u64,
     /// The bytes of the index that no row needed.
     index_bytes: u64,
     /// The bytes removed to meet the size limit, not because they are reclaimable or too old.
@@ -78,6 +80,9 @@ pub(super) fn run(
     deleting: Deleting,
     output: &Output,
 ) -> Result<Verdict> {
+    if let Some(store) = StoreCache::at(&modules.dir)? {
+        return in_store::prune(&store, modules, limits, deleting, output);
+    }
     let mut inspections = inspected(modules)?;
     let before = size(&inspections);
     let mut unused = match limits.unused_for {
@@ -212,7 +217,7 @@ impl Plan {
 }
 
 impl Module {
-    fn new(module: &str) -> Self {
+    pub(super) fn new(module: &str) -> Self {
         let module = module.to_owned();
         Self { module, segments: 0, rewritten: 0, rows: 0, bytes: 0, index_bytes: 0, evicted: 0, trim: None }
     }

@@ -1,0 +1,79 @@
+//! What the commands say of modules in an object store, and remove there.
+
+#![cfg(feature = "remote")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+#[path = "support/store.rs"]
+mod store;
+mod support;
+
+use std::path::Path;
+
+use store::{json, printed, segments, tcx, text};
+use support::workplace;
+use tcx_remote::{ClientOptions, Location, RemoteCache};
+use tcx_store::{Keys, Options};
+use tcx_test_s3::Server;
+
+#[test]
+fn the_oldest_rows_of_a_module_in_a_store_make_room_and_those_that_are_too_old_go() {
+    let (server, dir) = (Server::start(), workplace());
+    let url = server.url("features");
+    let run = |arguments: &[&str]| printed(&server, dir.path(), arguments);
+    run(&["push", "cache", &url]);
+    let before = segments(&server, "clip_v1").len();
+    for (arguments, part) in [
+        (&["--max-size", "1kB", "--yes"] as &[&str], "name the module"),
+        (&["clip_v1", "--max-size", "1kB", "--dry-run"], "--dry-run works on directories"),
+        (&["--unused-for", "30d", "--yes"], "--unused-for works on directories"),
+    ] {
+        let refused = tcx(&server, dir.path(), &[&["prune", &url], arguments].concat());
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(text(&refused.stderr).contains(part), "{}", text(&refused.stderr));
+    }
+    assert_eq!(segments(&server, "clip_v1").len(), before);
+    assert_eq!(
+        json(&server, dir.path(), &["prune", &url, "--older-than", "30d", "--yes"])["modules"],
+        serde_json::json!([])
+    );
+    let pruned = json(&server, dir.path(), &["prune", &url, "clip_v1", "--max-size", "4kB", "--yes"]);
+    let module = &pruned["modules"][0];
+    assert_eq!((&module["module"], &module["segments"]), (&"clip_v1".into(), &1.into()), "{pruned}");
+    assert_eq!(segments(&server, "clip_v1").len(), before - 1);
+    let left = 3 - module["rows"].as_u64().unwrap();
+    assert_eq!(json(&server, dir.path(), &["stats", &url, "clip_v1"])["rows"], left);
+    let shown = run(&["prune", &url, "clip_v1", "--older-than", "1ms", "--yes"]);
+    assert!(shown.starts_with("clip_v1: removed "), "{shown}");
+    assert_eq!(segments(&server, "clip_v1").len(), 0);
+    assert_eq!(json(&server, dir.path(), &["stats", &url, "clip_v1"])["rows"], 0);
+}
+
+/// The cache as a program on the machine of `dir` has it.
+fn cache(server: &Server, dir: &Path, url: &str) -> RemoteCache {
+    let Location::Store(url) = Location::parse(url).unwrap() else { panic!("{url} is a directory") };
+    let set = |client: ClientOptions, (name, value)| client.set(name, value);
+    let client = server.settings().into_iter().fold(ClientOptions::default(), set);
+    RemoteCache::new(url, &dir.join("near"), client).unwrap()
+}
+
+#[test]
+fn statistics_of_a_module_in_a_store_have_the_sessions_of_this_machine_and_the_price_of_their_requests() {
+    let (server, dir) = (Server::start(), workplace());
+    let url = server.url("features");
+    printed(&server, dir.path(), &["push", "cache", &url]);
+    let cache = cache(&server, dir.path(), &url);
+    let store = cache.open(cache.spec("resnet50_v1").unwrap().unwrap(), &Options::default()).unwrap();
+    store.lookup(Keys::ints([1, 2, 3], 0)).unwrap();
+    drop(store);
+    let asked = ["stats", &url, "resnet50_v1", "--prices", "1000,0"];
+    let stats = json(&server, dir.path(), &asked);
+    let module = &stats["modules"][0];
+    assert_eq!((&module["sessions"], &module["hits"]), (&1.into(), &3.into()), "{stats}");
+    let requests = module["puts_and_lists"].as_u64().unwrap();
+    assert!(requests > 0 && module["gets"].as_u64().unwrap() > 0, "{stats}");
+    assert!(module["bytes_received"].as_u64().unwrap() > 0, "{stats}");
+    assert_eq!(stats["price"].as_f64(), Some(requests as f64));
+    let shown = printed(&server, dir.path(), &asked);
+    let priced = format!("; the requests have cost {requests}.0000");
+    assert!(shown.contains("PUT or LIST requests, sent") && shown.contains(&priced), "{shown}");
+}
