@@ -14,8 +14,8 @@ const PAGE: usize = 4096;
 
 impl Inspection {
     /// How many live rows of a segment fit in `bytes` bytes, if it is [trimmed](crate::Store::trim_segment). An estimate: the columns
-    /// of the shorter segment begin elsewhere, and its rows may be easier or harder to compress. 0 for a segment that is not served or
-    /// cannot be read.
+    /// of the shorter segment begin elsewhere, and its rows may be easier or harder to compress. 0 for a segment that is not served, cannot
+    /// be read, or that another process has begun to evict or to trim.
     ///
     /// ```
     /// # use tcx_store::{Column, ColumnType, DType, Identity, Inspection, KeyType, Keys, Options, Spec, Store};
@@ -35,7 +35,13 @@ impl Inspection {
     pub fn rows_within(&self, segment: &str, bytes: u64) -> u64 {
         let own = self.segments.iter().find(|own| own.facts.name == segment);
         let own = own.filter(|own| own.facts.state == SegmentState::Served);
-        let fitting = own.and_then(|own| self.fitting(own, own.segment.as_deref()?, bytes));
+        let tombstones = self.changes.tombstones();
+        let may_be_cut =
+            |segment: &&Segment| tombstones.let_join(segment.name().random, segment.dated(), None);
+        let fitting = own.and_then(|own| {
+            let segment = own.segment.as_deref().filter(may_be_cut)?;
+            self.fitting(own, segment, bytes)
+        });
         fitting.unwrap_or(0) as u64
     }
 

@@ -86,6 +86,36 @@ fn a_segment_that_is_gone_or_short_enough_is_left_alone() {
     assert!(reader(dir.path()).trim_segment(whole, 1).is_err());
 }
 
+#[test]
+fn a_segment_that_a_killed_process_was_about_to_trim_is_served_and_neither_trimmed_nor_joined_but_evicted() {
+    let dir = tempfile::tempdir().unwrap();
+    let writer = process(dir.path());
+    for key in ABCD {
+        compute(&writer, &[key, &format!("{key}2")], 7);
+        seal_all(&writer);
+    }
+    let segment = names(dir.path(), "seg-")[0].clone();
+    let module = dir.path().join("m_v1");
+    let fitting = || Inspection::open(&module).unwrap().rows_within(&segment, 1 << 20);
+    assert_eq!(fitting(), 2);
+    let is_named =
+        |path: &Path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("seg-"));
+    let dies = Faulty::with(move |_, step, path: &Path| {
+        (step == "rename" && is_named(path)).then_some(Fault::Refused(ErrorKind::Other))
+    });
+    with_operations(dir.path(), dies).trim_segment(&segment, 1).unwrap_err();
+    assert_eq!(fitting(), 0);
+    let other = process(dir.path());
+    assert!(!other.trim_segment(&segment, 1).unwrap());
+    other.compact().unwrap();
+    other.collect(Duration::ZERO).unwrap();
+    let left = names(dir.path(), "seg-");
+    assert!(left.len() == 2 && left.contains(&segment), "{left:?}");
+    assert_eq!(values(&other, &ABCD), [7; 4]);
+    other.make_room(u64::MAX).unwrap();
+    assert_eq!(names(dir.path(), "seg-"), [""; 0]);
+}
+
 const OUTPUT: ColumnType = ColumnType::Struct(&[
     Field { name: "vector", column: ColumnType::Dense { dtype: DType::F32, shape: &[64] } },
     Field { name: "caption", column: ColumnType::Text },
