@@ -48,6 +48,44 @@ fn the_oldest_rows_of_a_module_in_a_store_make_room_and_those_that_are_too_old_g
     assert_eq!(json(&server, dir.path(), &["stats", &url, "clip_v1"])["rows"], 0);
 }
 
+#[test]
+fn a_module_with_a_change_that_is_missing_is_repaired_in_a_directory_and_pushed_to_another_prefix() {
+    let (server, dir) = (Server::start(), workplace());
+    let url = server.url("features");
+    let run = |arguments: &[&str]| printed(&server, dir.path(), arguments);
+    run(&["push", "cache", &url]);
+    for id in ["1", "2", "3"] {
+        run(&["rm", &url, "resnet50_v1", "--id", id, "--yes"]);
+    }
+    let lost = server
+        .keys()
+        .into_iter()
+        .find(|key| key.ends_with("resnet50_v1/change-00000000000000000002"))
+        .unwrap();
+    server.remove(&lost);
+    std::fs::remove_dir_all(dir.path().join("near")).unwrap();
+    let refused = tcx(&server, dir.path(), &["rm", &url, "resnet50_v1", "--id", "4", "--yes"]);
+    let refused = text(&refused.stderr);
+    assert!(
+        refused.contains("change 2 is missing") && refused.contains("`tcx push` it to another prefix"),
+        "{refused}"
+    );
+    // As another program copies them.
+    let copy = dir.path().join("copy/resnet50_v1");
+    std::fs::create_dir_all(&copy).unwrap();
+    for key in server.keys().iter().filter(|key| key.contains("/resnet50_v1/")) {
+        std::fs::write(copy.join(key.rsplit('/').next().unwrap()), server.object(key).unwrap()).unwrap();
+    }
+    run(&["verify", "copy", "--repair", "--yes"]);
+    let repaired = server.url("repaired");
+    run(&["push", "copy", &repaired]);
+    // All rows are older than the change, which may have named each of them. Others can be written.
+    assert_eq!(json(&server, dir.path(), &["stats", &repaired, "resnet50_v1"])["rows"], 0);
+    let written = tcx(&server, dir.path(), &["rm", &repaired, "resnet50_v1", "--id", "4", "--yes"]);
+    assert_eq!((written.status.code(), text(&written.stderr)), (Some(1), String::new()), "it has no row");
+    run(&["verify", &repaired]);
+}
+
 /// The cache as a program on the machine of `dir` has it.
 fn cache(server: &Server, dir: &Path, url: &str) -> RemoteCache {
     let Location::Store(url) = Location::parse(url).unwrap() else { panic!("{url} is a directory") };

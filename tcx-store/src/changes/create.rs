@@ -9,6 +9,7 @@ use super::known_tombstones::Tombstones;
 use super::new_tombstone::Doomed;
 use super::pending::Attempt;
 use super::read::Doubt;
+use super::repaired::how_to_repair;
 use super::same::{Compared, listed};
 use super::table::{ChangeBytes, TombstoneTable};
 use crate::storage::name::{FileName, SegmentName};
@@ -263,8 +264,8 @@ impl KnownChanges {
         }
         match storage.info(&FileName::Change(number).to_string()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(io::Error::other(format!(
-                "change {number} is missing, and other changes or rows depend on it: the folder is an incomplete copy; copy the rest, or run `tcx \
-                 verify --repair`"
+                "change {number} is missing, and other changes or rows depend on it: the folder is an incomplete copy; copy the rest, or {}",
+                how_to_repair(storage)
             ))),
             found => found.map(drop),
         }

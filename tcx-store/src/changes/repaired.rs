@@ -12,6 +12,16 @@ use crate::storage::Storage;
 use crate::storage::name::FileName;
 use crate::sys::bytes::Random;
 
+/// What to do about a change that is damaged or missing. An object cannot be put in the place of another in one step with its creation, so a
+/// module in an object store is not repaired there.
+pub(super) fn how_to_repair(storage: &dyn Storage) -> &'static str {
+    if storage.is_remote() {
+        "copy the objects of the module to a directory, run `tcx verify --repair` there, and `tcx push` it to another prefix"
+    } else {
+        "run `tcx verify --repair`"
+    }
+}
+
 /// The bytes of a change that kills every row with a smaller base, put in the place of a damaged one of this instance.
 pub(crate) fn tombstone_for_everything(instance: Random, number: u64) -> Vec<u8> {
     encode(number, KIND_TOMBSTONE, repair_nonce(instance, number), &Doomed::All.payload(number))

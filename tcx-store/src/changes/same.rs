@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind};
 use super::identity::IdentityChange;
 use super::known::KnownChanges;
 use super::read::{Doubt, is_of_another_version, map, nonce, read};
+use super::repaired::how_to_repair;
 use super::table::TombstoneTable;
 use crate::storage::Storage;
 use crate::storage::name::FileName;
@@ -228,7 +229,7 @@ impl Anchor {
                 Compared::OtherChange(number)
             }
             Err((Doubt::Damaged(_), what)) => {
-                let what = format!("it is damaged, {what}: run `tcx verify --repair`");
+                let what = format!("it is damaged, {what}: {}", how_to_repair(storage));
                 Compared::Unread(number, io::Error::new(ErrorKind::InvalidData, what))
             }
         }
