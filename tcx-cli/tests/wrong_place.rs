@@ -55,19 +55,17 @@ fn every_command_refuses_a_directory_without_modules_and_names_the_caches_nearby
 fn commands_that_work_on_directories_refuse_a_url_with_the_command_that_copies_it() {
     let dir = workplace();
     let url = "s3://key:hunter2@bucket/prefix";
-    let commands: [&[&str]; 2] = [&["prune", url, "--max-size", "1", "--yes"], &["top", url]];
-    for command in commands {
-        let said = refused(dir.path(), command);
-        assert!(said.contains("found a URL (s3://…)") && said.contains("`tcx pull DIR URL`"), "{said}");
-    }
+    let said = refused(dir.path(), &["top", url]);
+    assert!(said.contains("found a URL (s3://…)") && said.contains("`tcx pull DIR URL`"), "{said}");
 }
 
 #[test]
 fn a_url_that_cannot_be_opened_is_refused_without_its_credentials() {
     let dir = workplace();
     let url = "s3://key:hunter2@bucket/prefix";
-    let commands: [&[&str]; 10] = [
+    let commands: [&[&str]; 11] = [
         &["ls", url],
+        &["prune", url, "clip_v1", "--max-size", "1", "--yes"],
         &["merge", url, "cache", "--create"],
         &["info", url, "clip_v1"],
         &["stats", url],
