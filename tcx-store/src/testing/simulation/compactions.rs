@@ -225,6 +225,23 @@ fn what_is_joined_while_others_are_about_to_be_removed_loses_no_other_row() {
     }
 }
 
+/// As long as the eviction has not decided what is dead, rows are found: an invalidation of what is found names them.
+#[test]
+fn what_is_joined_while_others_are_about_to_be_removed_is_found_by_an_invalidation() {
+    let mut script = Script::new(3);
+    three_segments(&mut script);
+    script.may_cut(&["a1", "a2"]);
+    script.pause(1, Operation::Evict { bytes: 1 }, "create", "change-");
+    script.run(0, COMPACT);
+    script.collect(0);
+    script.pause_again(1, "list", "");
+    script.run(2, Operation::InvalidateFound(ALL.to_vec()));
+    script.0.finish_all();
+    (0..3).for_each(|process| script.refresh(process));
+    assert_eq!(script.values(2, &ALL), [None; 5]);
+    script.end();
+}
+
 /// The other eviction removes a younger segment as well, so that its second change says all that the first of this one says.
 #[test]
 fn an_eviction_that_ends_between_the_changes_of_another_one_loses_no_other_row() {
