@@ -115,8 +115,18 @@ def test_a_program_may_end_while_an_epoch_is_read_ahead(directory):
     program = (
         "import sys, torch, tcx_cache as tcx\n"
         "table = tcx.Cache(sys.argv[1]).table('t_v1', outputs=tcx.f32[256])\n"
-        "ahead = tcx.torch.epoch(table, list(range(10000)), 10, load=lambda m: torch.ones(len(m), 256), prefetch=8)\n"
+        "large = torch.ones(1500, 1500)\n"
+        "load = lambda missing: (large @ large)[:len(missing), :256]\n"
+        "ahead = tcx.torch.epoch(table, list(range(10000)), 10, load=load, prefetch=1000)\n"
         "print(len(next(iter(ahead))[0]))\n"
     )
     done = subprocess.run([sys.executable, "-c", program, str(directory)], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout.strip()) == (0, "10"), done.stderr
+
+
+def test_an_epoch_that_is_closed_has_no_more_batches(cache):
+    table = cache.table("t_v1", outputs=int)
+    ahead = iter(tcx.torch.epoch(table, list(range(100)), 10, load=lambda missing: [1] * len(missing), prefetch=2))
+    assert len(next(ahead)[0]) == 10
+    ahead.close()
+    assert list(ahead) == []

@@ -1,4 +1,4 @@
-"""What happens when a process ends: its tables are flushed, as long as Python can still be asked for weights."""
+"""What happens when a process ends: its threads end, and its tables are flushed, as long as Python can still be asked for weights."""
 
 from __future__ import annotations
 
@@ -18,7 +18,21 @@ class Flushes(Protocol):
         """Makes rows durable; it is the end of this process."""
 
 
+class Ends(Protocol):
+    """A thread that calls PyTorch."""
+
+    def end(self) -> None:
+        """Stops the thread and waits for it; it is the end of this process."""
+
+
+#: Of threads that have ended, too, as long as others refer to them.
+_RUNNING: dict[int, weakref.WeakSet[Ends]] = {}
 _OPEN: dict[int, weakref.WeakSet[Flushes]] = {}
+
+
+def end_with_this_process(thread: Ends) -> None:
+    """Has a started thread end before Python does: one that comes back from PyTorch to a Python that ends aborts the process."""
+    _RUNNING.setdefault(os.getpid(), weakref.WeakSet()).add(thread)
 
 
 def flush_when_this_process_ends(table: Flushes) -> None:
@@ -30,12 +44,21 @@ def flush_when_this_process_ends(table: Flushes) -> None:
         util = sys.modules.get("multiprocessing.util")
         process = sys.modules.get("multiprocessing.process")
         if util is not None and process is not None and process.parent_process() is not None:
-            util.Finalize(None, _flush_all, exitpriority=0)
+            util.Finalize(None, _end_all, exitpriority=0)
     own.add(table)
 
 
+def _end_all() -> None:
+    # A child of `fork` inherits the handler and what its parent has, which it leaves alone.
+    try:
+        for thread in list(_RUNNING.get(os.getpid(), ())):
+            thread.end()
+    finally:
+        # Also after Ctrl-C while it waits.
+        _flush_all()
+
+
 def _flush_all() -> None:
-    # A child of `fork` inherits the handler and the list of its parent, whose tables it leaves alone.
     for table in list(_OPEN.get(os.getpid(), ())):
         try:
             table.flush_at_exit()
@@ -46,4 +69,4 @@ def _flush_all() -> None:
     _native.end_notices()
 
 
-atexit.register(_flush_all)
+atexit.register(_end_all)

@@ -11,6 +11,7 @@ import torch
 
 from ..modules.cached import Cached
 from ..modules.table import Table, check_batch_size
+from ..runtime.ends import end_with_this_process
 from ..schema.declared import Batch
 from .streams import Copies, Sent, current_device
 
@@ -68,13 +69,14 @@ class _Ahead(Iterator[tuple["list[Id]", Batch]]):
 
     def __init__(self, batches: list[list[Id]], read: Callable[[list[Id]], Sent], prefetch: int) -> None:
         self._ready: queue.Queue[Any] = queue.Queue(prefetch)
-        self._stopped = threading.Event()
         # It does not refer to the iterator, so that one which is dropped stops it.
-        arguments = (batches, read, self._ready, self._stopped)
-        self._thread = threading.Thread(target=_work, args=arguments, name="tcx-epoch", daemon=True)
-        self._thread.start()
+        self._reader = _Reader(batches, read, self._ready)
+        self._reader.start()
+        end_with_this_process(self._reader)
 
     def __next__(self) -> tuple[list[Id], Batch]:
+        if self._reader.stopped.is_set():
+            raise StopIteration
         found = self._ready.get()
         if found is _END:
             # For a caller that asks again.
@@ -88,7 +90,7 @@ class _Ahead(Iterator[tuple["list[Id]", Batch]]):
 
     def close(self) -> None:
         """Stops reading ahead."""
-        self._stopped.set()
+        self._reader.stopped.set()
         while not self._ready.empty():
             try:
                 self._ready.get_nowait()
@@ -99,29 +101,41 @@ class _Ahead(Iterator[tuple["list[Id]", Batch]]):
         self.close()
 
 
-def _work(batches: list[list[Any]], read: Callable[[list[Any]], Sent], ready: queue.Queue[Any], stopped: threading.Event) -> None:
-    last: Any = _END
-    for ids in batches:
-        if stopped.is_set():
-            return
-        try:
-            rows = read(ids)
-        except BaseException as error:
-            last = error
-            break
-        if not _put(ready, (ids, rows), stopped):
-            return
-    _put(ready, last, stopped)
+class _Reader(threading.Thread):
+    """Reads batches into a queue, until it is stopped. Only ``end`` waits for it when the program ends."""
 
+    def __init__(self, batches: list[list[Any]], read: Callable[[list[Any]], Sent], ready: queue.Queue[Any]) -> None:
+        super().__init__(name="tcx-epoch", daemon=True)
+        self._batches, self._read, self._ready = batches, read, ready
+        self.stopped = threading.Event()
 
-def _put(ready: queue.Queue[Any], item: Any, stopped: threading.Event) -> bool:
-    while not stopped.is_set():
-        try:
-            ready.put(item, timeout=0.1)
-        except queue.Full:
-            continue
-        return True
-    return False
+    def run(self) -> None:
+        last: Any = _END
+        for ids in self._batches:
+            if self.stopped.is_set():
+                return
+            try:
+                rows = self._read(ids)
+            except BaseException as error:
+                last = error
+                break
+            if not self._put((ids, rows)):
+                return
+        self._put(last)
+
+    def _put(self, item: Any) -> bool:
+        while not self.stopped.is_set():
+            try:
+                self._ready.put(item, timeout=0.1)
+            except queue.Full:
+                continue
+            return True
+        return False
+
+    def end(self) -> None:
+        """Stops the thread and waits until the batch that it reads is there."""
+        self.stopped.set()
+        self.join()
 
 
 def moved(rows: Any, device: torch.device) -> Any:
