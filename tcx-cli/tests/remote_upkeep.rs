@@ -115,3 +115,28 @@ fn statistics_of_a_module_in_a_store_have_the_sessions_of_this_machine_and_the_p
     let priced = format!("; the requests have cost {requests}.0000");
     assert!(shown.contains("PUT or LIST requests, sent") && shown.contains(&priced), "{shown}");
 }
+
+#[test]
+fn modules_in_a_store_are_shown_as_those_of_the_directory_that_was_sent() {
+    let (server, dir) = (Server::start(), workplace());
+    let url = server.url("features");
+    printed(&server, dir.path(), &["push", "cache", &url]);
+    let (local, shown) =
+        (json(&server, dir.path(), &["top", "cache"]), json(&server, dir.path(), &["top", &url]));
+    let modules = |of: &serde_json::Value| of["modules"].as_array().unwrap().clone();
+    assert_eq!(modules(&shown).len(), 2);
+    for (own, local) in modules(&shown).iter().zip(modules(&local)) {
+        for figure in ["module", "rows", "bytes", "segments", "temporary"] {
+            assert_eq!(own[figure], local[figure], "{figure}: {own} {local}");
+        }
+        // It arrived after it was computed; the store counts seconds.
+        assert!(
+            own["newest_ms"].as_u64().unwrap() + 1000 > local["newest_ms"].as_u64().unwrap(),
+            "{own} {local}"
+        );
+    }
+    printed(&server, dir.path(), &["rm", &url, "clip_v1", "--id", "cat", "--yes"]);
+    server.remove(&server.keys().into_iter().find(|key| key.contains("resnet50_v1/change-")).unwrap());
+    let shown = json(&server, dir.path(), &["top", &url]);
+    assert_eq!(modules(&shown).len(), 1, "one has no change 0: {shown}");
+}

@@ -52,19 +52,24 @@ fn every_command_refuses_a_directory_without_modules_and_names_the_caches_nearby
 }
 
 #[test]
-fn commands_that_work_on_directories_refuse_a_url_with_the_command_that_copies_it() {
+fn a_url_is_refused_where_a_directory_is_copied_with_the_command_that_makes_one() {
     let dir = workplace();
     let url = "s3://key:hunter2@bucket/prefix";
-    let said = refused(dir.path(), &["top", url]);
-    assert!(said.contains("found a URL (s3://…)") && said.contains("`tcx pull DIR URL`"), "{said}");
+    for command in ["push", "pull", "sync"] {
+        let said = refused(dir.path(), &[command, url, "s3://bucket/other"]);
+        let why = if cfg!(feature = "remote") { "found a URL (s3://…)" } else { "--features remote" };
+        assert!(said.contains(why), "{said}");
+        assert!(said.contains("`tcx pull DIR URL`") == cfg!(feature = "remote"), "{said}");
+    }
 }
 
 #[test]
 fn a_url_that_cannot_be_opened_is_refused_without_its_credentials() {
     let dir = workplace();
     let url = "s3://key:hunter2@bucket/prefix";
-    let commands: [&[&str]; 11] = [
+    let commands: [&[&str]; 12] = [
         &["ls", url],
+        &["top", url],
         &["prune", url, "clip_v1", "--max-size", "1", "--yes"],
         &["merge", url, "cache", "--create"],
         &["info", url, "clip_v1"],

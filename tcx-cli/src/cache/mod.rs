@@ -12,6 +12,7 @@ pub(crate) mod store;
 #[cfg(not(feature = "remote"))]
 #[path = "without_store.rs"]
 pub(crate) mod store;
+pub(crate) mod stored_file;
 
 use std::fmt::Display;
 use std::io::{self, Write};

@@ -26,8 +26,8 @@ pub(crate) fn all(cache: &Path) -> Result<Vec<String>> {
 pub(crate) fn check_directory(cache: &Path) -> Result<()> {
     let Some(scheme) = url_scheme(cache) else { return Ok(()) };
     Err(Failure::usage(format!(
-        "expected a cache directory, found a URL ({scheme}://…): this command works on directories; copy the modules with `tcx pull DIR URL`, \
-         name that directory, and copy what is new back with `tcx push`"
+        "expected a cache directory, found a URL ({scheme}://…): name a directory of this machine here; `tcx pull DIR URL` copies the modules \
+         of a store into one, and `tcx push DIR URL` those of a directory into a store"
     )))
 }
 

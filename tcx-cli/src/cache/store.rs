@@ -5,13 +5,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tcx_remote::{
-    Bucket, ClientOptions, Copied, Location, Mirror, RemoteCache, default_near_bytes, default_near_tier,
+    Bucket, ClientOptions, Copied, Location, Mirror, Object, RemoteCache, default_near_bytes,
+    default_near_tier,
 };
 use tcx_store::unstable::JobProgress;
 use tcx_store::{Options, Session, Spec, Store};
 
 use crate::cache;
 use crate::cache::received::{LeftOut, Received};
+use crate::cache::stored_file::StoredFile;
 use crate::console::output::Output;
 use crate::console::progress;
 use crate::failure::{Code, Failure, Result};
@@ -90,10 +92,11 @@ impl StoreCache {
         Ok(self.cache.sessions(module)?)
     }
 
-    /// The names and sizes of the files of a module.
-    pub(crate) fn files(&self, module: &str) -> Result<Vec<(String, u64)>> {
+    /// The files of a module.
+    pub(crate) fn files(&self, module: &str) -> Result<Vec<StoredFile>> {
         let listed = self.bucket().list(module, None).map_err(failure)?;
-        Ok(listed.into_iter().map(|object| (object.name, object.bytes)).collect())
+        let file = |Object { name, bytes, modified, .. }| StoredFile { name, bytes, modified };
+        Ok(listed.into_iter().map(file).collect())
     }
 }
 

@@ -7,6 +7,7 @@ use tcx_store::unstable::JobProgress;
 use tcx_store::{Options, Session, Spec, Store, url_scheme};
 
 use crate::cache::received::Received;
+use crate::cache::stored_file::StoredFile;
 use crate::failure::{Failure, Result};
 
 /// No cache.
@@ -46,7 +47,7 @@ impl StoreCache {
         match *self {}
     }
 
-    pub(crate) fn files(&self, _: &str) -> Result<Vec<(String, u64)>> {
+    pub(crate) fn files(&self, _: &str) -> Result<Vec<StoredFile>> {
         match *self {}
     }
 }

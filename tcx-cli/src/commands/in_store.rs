@@ -39,10 +39,10 @@ pub(super) fn ls(store: &StoreCache, output: &Output) -> Result<Verdict> {
 impl Module {
     fn read(store: &StoreCache, module: &str) -> Result<Self> {
         let (spec, files) = (store.spec(module)?, store.files(module)?);
-        let count = |prefix| files.iter().filter(|(name, _)| name.starts_with(prefix)).count();
+        let count = |prefix| files.iter().filter(|own| own.name.starts_with(prefix)).count();
         Ok(Self {
             id: spec.module_id().to_owned(),
-            bytes: files.iter().map(|(_, bytes)| bytes).sum(),
+            bytes: files.iter().map(|own| own.bytes).sum(),
             segments: count("seg-"),
             changes: count("change-"),
             ids: spec.key_type().name(),
@@ -184,5 +184,5 @@ fn prune_module(store: &StoreCache, name: &str, limits: &Limits) -> Result<Pruni
 }
 
 fn bytes(store: &StoreCache, module: &str) -> Result<u64> {
-    Ok(store.files(module)?.iter().map(|(_, bytes)| bytes).sum())
+    Ok(store.files(module)?.iter().map(|own| own.bytes).sum())
 }

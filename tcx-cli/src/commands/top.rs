@@ -4,15 +4,18 @@
 //! fill one cache directory, and only this command shows all of them together. `watch tcx ls` shows no rates: they need two
 //! snapshots.
 
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde::Serialize;
-use tcx_store::{Inspection, SegmentState};
+use tcx_store::{Inspection, SegmentState, Store};
 
 use crate::cache;
+use crate::cache::store::StoreCache;
 use crate::console::output::{Output, Report, Table};
 use crate::failure::{Result, Verdict};
 use crate::text::human;
@@ -33,9 +36,9 @@ struct Module {
     rows: u64,
     bytes: u64,
     segments: usize,
-    /// Files that are being written, or were left by a killed process.
+    /// Files that are being written, or were left by a killed process. An object store shows none.
     temporary: u64,
-    /// The time at which the oldest row of the newest segment was computed.
+    /// The time at which the oldest row of the newest segment was computed; in an object store, that at which the newest arrived.
     newest_ms: Option<u64>,
     /// Since the last snapshot; `None` in the first.
     rows_per_second: Option<f64>,
@@ -44,29 +47,70 @@ struct Module {
     newest: Option<SystemTime>,
 }
 
+/// Where the modules are.
+enum Place {
+    Directory(PathBuf),
+    /// With the modules that were opened so far: each is listed again, and not opened again.
+    Store(Box<StoreCache>, BTreeMap<String, Arc<Store>>),
+}
+
 pub(super) fn run(dir: &Path, every: Duration, output: &Output) -> Result<Verdict> {
-    let mut last = Snapshot::new(dir, None)?;
+    let mut place = Place::of(dir)?;
+    let mut last = Snapshot::new(&mut place, None)?;
     if output.is_json() || !io::stdout().is_terminal() {
         output.show(&last)?;
         return Ok(Verdict::Good);
     }
+    let mut failed = None;
     // Until the user presses Ctrl-C.
     loop {
         print!("{REDRAW}");
         output.show(&last)?;
+        if let Some(failed) = failed.take() {
+            println!("\nnot refreshed: {failed}");
+        }
         sleep(every.max(Duration::from_millis(100)));
-        last = Snapshot::new(dir, Some(&last))?;
+        match Snapshot::new(&mut place, Some(&last)) {
+            Ok(next) => last = next,
+            Err(error) => failed = Some(error),
+        }
+    }
+}
+
+impl Place {
+    fn of(dir: &Path) -> Result<Self> {
+        let store = StoreCache::at(dir)?;
+        Ok(store.map_or_else(
+            || Self::Directory(dir.to_owned()),
+            |store| Self::Store(store.into(), BTreeMap::new()),
+        ))
+    }
+
+    /// Without a module that is being removed, or whose change 0 is damaged.
+    fn modules(&mut self) -> Result<Vec<Module>> {
+        match self {
+            Self::Directory(dir) => {
+                let all = cache::all(dir)?.into_iter();
+                Ok(all
+                    .filter_map(|name| {
+                        Inspection::open(&dir.join(&name)).ok().map(|own| Module::new(name, &own))
+                    })
+                    .collect())
+            }
+            Self::Store(store, opened) => {
+                let all = store.chosen(None)?;
+                opened.retain(|name, _| all.contains(name));
+                Ok(all.into_iter().filter_map(|name| Module::in_store(store, opened, name).ok()).collect())
+            }
+        }
     }
 }
 
 impl Snapshot {
-    fn new(dir: &Path, last: Option<&Self>) -> Result<Self> {
+    fn new(place: &mut Place, last: Option<&Self>) -> Result<Self> {
         let at = Instant::now();
-        let mut modules = Vec::new();
-        for name in cache::all(dir)? {
-            // Skips a module that is being removed, or whose change 0 is damaged.
-            let Ok(inspection) = Inspection::open(&dir.join(&name)) else { continue };
-            let mut module = Module::new(name, &inspection);
+        let mut modules = place.modules()?;
+        for module in &mut modules {
             let before = last
                 .and_then(|last| Some((last, last.modules.iter().find(|own| own.module == module.module)?)));
             if let Some((last, before)) = before {
@@ -75,7 +119,6 @@ impl Snapshot {
                 module.rows_per_second = rate(module.rows, before.rows);
                 module.bytes_per_second = rate(module.bytes, before.bytes);
             }
-            modules.push(module);
         }
         Ok(Self { modules, at })
     }
@@ -96,6 +139,32 @@ impl Module {
             bytes_per_second: None,
             newest,
         }
+    }
+
+    fn in_store(
+        store: &StoreCache,
+        opened: &mut BTreeMap<String, Arc<Store>>,
+        module: String,
+    ) -> Result<Self> {
+        // One that fails is opened again the next time.
+        let own = match opened.remove(&module) {
+            Some(own) => own.refresh().map(|()| own)?,
+            None => store.open(&module, &cache::options(true))?,
+        };
+        let (stats, files) = (own.stats(), store.files(&module)?);
+        opened.insert(module.clone(), own);
+        let newest = files.iter().filter(|own| own.name.starts_with("seg-")).map(|own| own.modified).max();
+        Ok(Self {
+            module,
+            rows: stats.rows,
+            bytes: files.iter().map(|own| own.bytes).sum(),
+            segments: stats.segments as usize,
+            temporary: 0,
+            newest_ms: newest.map(human::millis),
+            rows_per_second: None,
+            bytes_per_second: None,
+            newest,
+        })
     }
 }
 
