@@ -242,11 +242,12 @@ impl Lookup {
         let mut batch =
             RowBatch::new(keys, columns, &self.leaves, self.seen.clone(), self.recompute.clone())?;
         if let Some(Keeping { attestation, losses, rejections }) = keeping {
-            // Without a tombstone a row that was found and rejected would live on beside the one that is computed. Asked before `fill`,
-            // which overwrites the causes.
-            let rejected = positions.iter().any(|&position| self.is_replaced(position));
-            // A recompute session writes a tombstone for all its rows, rejected or not.
-            batch.recompute = batch.recompute.or_else(|| rejected.then(|| rejections.clone()));
+            // Without a tombstone a row that was found would live on beside the one that is computed, whether it was rejected or not. Asked
+            // before `fill`, which overwrites the causes.
+            let was_found = |position: usize| self.cause(position).is_none() || self.is_replaced(position);
+            let is_replacing = positions.iter().any(|&position| was_found(position));
+            // A recompute session writes a tombstone for all its rows, found or not.
+            batch.recompute = batch.recompute.or_else(|| is_replacing.then(|| rejections.clone()));
             (batch.attestation, batch.losses, batch.is_put) = (attestation, Some(losses), self.puts);
         }
         let batch = Arc::new(batch);

@@ -111,7 +111,8 @@ impl Core {
         let names = self.storage.list().map_err(|e| Error::io("cannot list", self.storage.path(), e))?;
         let live = self.live();
         let unusable = names.iter().filter(|name| match FileName::parse(name) {
-            Some(FileName::Segment(name)) => live.segments.find(name).is_none(),
+            // One that has got its name in this moment was not looked at yet.
+            Some(FileName::Segment(name)) => matches!(live.segments.opened(name), Some(Err(_))),
             _ => false,
         });
         let bytes = unusable.filter_map(|name| self.storage.info(name).ok()).map(|info| info.bytes);
@@ -139,5 +140,21 @@ impl Core {
         // One that has vanished takes none.
         let bytes = own.filter_map(|name| self.storage.info(name).ok()).map(|info| info.bytes);
         Ok(bytes.fold(0, u64::saturating_add))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{compute, process, seal_all};
+
+    #[test]
+    fn a_segment_that_was_not_looked_at_yet_is_not_reported_as_one_that_cannot_be_served() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, other) = (process(dir.path()), process(dir.path()));
+        compute(&store, &["x"], 1);
+        seal_all(&store);
+        compute(&other, &["y"], 1);
+        seal_all(&other);
+        assert_eq!(store.core.unusable_bytes().unwrap(), 0);
     }
 }

@@ -1,17 +1,17 @@
 //! A process evicts rows, and then invalidates old ones or puts values, while another process joins the segments of these rows: they do
 //! not come back.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, SystemTime};
 
 use crate::Store;
 use crate::options::WhenFull;
 use crate::store::invalidate::{Reach, StoredRow};
-use crate::testing::{Faulty, compute, process, put, seal_all, values, with_operations};
-use crate::upkeep::compaction::Effort;
+use crate::testing::{Faulty, compute, names, process, put, reader, seal_all, values, with_operations};
+use crate::upkeep::compaction::{Effort, compact, evict};
 use crate::upkeep::eviction::EvictionOrder;
 
 const KEYS: [&str; 3] = ["x", "y", "z"];
@@ -161,4 +161,54 @@ fn what_was_joined_before_others_are_evicted_stays() {
     crate::upkeep::compaction::evict(&store.core, 1, youngest).unwrap();
     assert_eq!(values(&store, &KEYS), [1, 1, -1]);
     assert_eq!(values(&process(dir.path()), &KEYS), [1, 1, -1]);
+}
+
+/// A folder is listed while others work: the listing of the process that collects shows a segment that was joined, and neither change of the
+/// eviction by which its inputs live again, though these came first.
+#[test]
+fn inputs_live_on_if_a_listing_shows_what_they_were_joined_to_and_not_the_eviction_that_killed_it() {
+    let dir = tempfile::tempdir().unwrap();
+    seal_each(dir.path(), &[&["x"], &["y"], &["z"]]);
+    let hidden = dir.path().join("hidden");
+    std::fs::create_dir(&hidden).unwrap();
+    let at = Arc::new(AtomicUsize::new(0));
+    let (folder, step_at) = (dir.path().to_owned(), at.clone());
+    let steps = Faulty::with(move |_, step, _: &Path| {
+        let module = folder.join("m_v1");
+        if step == "list" && step_at.compare_exchange(1, 2, SeqCst, SeqCst).is_ok() {
+            let changes = names(&folder, "change-");
+            for name in changes.iter().filter(|name| !name.ends_with("-00000000000000000000")) {
+                std::fs::rename(module.join(name), hidden.join(name)).unwrap();
+            }
+        } else if step_at.compare_exchange(2, 3, SeqCst, SeqCst).is_ok() {
+            for file in std::fs::read_dir(&hidden).unwrap() {
+                let file = file.unwrap();
+                std::fs::rename(file.path(), module.join(file.file_name())).unwrap();
+            }
+        }
+        None
+    });
+    let collecting = with_operations(dir.path(), steps);
+    assert_eq!(values(&collecting, &KEYS), [1; 3]);
+    let path = dir.path().to_owned();
+    let waits = AtomicBool::new(true);
+    let steps = Faulty::with(move |_, step, file: &Path| {
+        let is_segment = file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("seg-"));
+        if step == "rename" && is_segment && waits.swap(false, SeqCst) {
+            let evicting = process(&path);
+            evict(&evicting.core, 1, EvictionOrder::of(WhenFull::EvictOldest, 0, 0)).unwrap();
+            // One that closes would remove what it has killed.
+            std::mem::forget(evicting);
+        }
+        None
+    });
+    let joining = with_operations(dir.path(), steps);
+    compact(&joining.core, Effort::Thorough, &mut BTreeSet::new()).unwrap();
+    let found = values(&reader(dir.path()), &KEYS);
+    assert_eq!(found.iter().filter(|value| **value == 1).count(), 2, "{found:?}");
+    at.store(1, SeqCst);
+    collecting.core.collect(Duration::ZERO).unwrap();
+    assert_eq!(at.load(SeqCst), 3);
+    assert_eq!(values(&reader(dir.path()), &KEYS), found);
+    assert_eq!(values(&collecting, &KEYS), found);
 }

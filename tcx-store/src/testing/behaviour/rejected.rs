@@ -151,3 +151,23 @@ fn a_row_is_rejected_although_others_cannot_be_read() {
     store.insert(&mut rows, &[0, 1], column(&[7, 1])).unwrap();
     assert_eq!(values(&store, &["x"]), [7]);
 }
+
+#[test]
+fn a_row_for_one_that_was_found_takes_its_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = process(dir.path());
+    compute(&store, &["x", "y"], 1);
+    store.flush().unwrap();
+    let mut rows = store.lookup(keys(&["x"])).unwrap();
+    for value in [2, 3] {
+        store.insert(&mut rows, &[0], column(&[value])).unwrap();
+    }
+    let found = || (values(&store, &["x", "y"]), values(&process(dir.path()), &["x", "y"]));
+    assert_eq!(found().0, [3, 1], "in the buffer");
+    store.flush().unwrap();
+    assert_eq!(found(), (vec![3, 1], vec![3, 1]), "in a segment");
+    store.core.compact(crate::upkeep::compaction::Effort::Thorough).unwrap();
+    assert_eq!(found(), (vec![3, 1], vec![3, 1]), "joined");
+    store.invalidate(&keys(&["x"])).unwrap();
+    assert_eq!(found(), (vec![-1, 1], vec![-1, 1]), "invalidated");
+}

@@ -262,3 +262,24 @@ fn an_eviction_that_ends_between_the_changes_of_another_one_loses_no_other_row()
         script.end();
     }
 }
+
+/// The listing of a process that collects began before the changes of the eviction, and ends after the joined segment has its name.
+#[test]
+fn a_collector_whose_listing_lacks_an_eviction_removes_nothing_that_lives_again_by_it() {
+    for first in ["change-00000000000000000001", "change-00000000000000000002"] {
+        let mut script = Script::new(3);
+        three_segments(&mut script);
+        script.may_cut(&["a1", "a2"]);
+        script.0.start(0, COMPACT, Until::At("publish", "seg-"));
+        script.run(1, Operation::Evict { bytes: 1 });
+        // It comes no more to join what lives again.
+        script.pause_again(0, "list", "");
+        script.pause(2, COLLECT, "list", "");
+        script.resume_with(2, Fault::Gap(first));
+        // One that has files open reads them on.
+        script.0.crash(0);
+        script.open(0);
+        assert!(script.values(0, &["a3", "b1", "b2"]).iter().all(Option::is_some), "{first}");
+        script.end();
+    }
+}

@@ -226,14 +226,22 @@ impl State {
         names.into_iter().map(str::to_owned).collect()
     }
 
-    /// All names but one that another process has added lately, and that begins so.
+    /// All names but one that another process has added lately, and that begins so. Of changes, those that this process has added since are
+    /// missing as well: an eviction has two.
     pub(super) fn names_with_a_gap(&self, process: usize, prefix: &str) -> Vec<String> {
-        let recent: Vec<&str> = self.events[self.events.len().saturating_sub(2 * STALE)..]
-            .iter()
-            .filter(|event| event.came && event.by != process && event.name.starts_with(prefix))
-            .map(|event| event.name.as_str())
-            .collect();
-        let gap = if recent.is_empty() { "" } else { schedule::draw(|chance| chance.pick(&recent)) };
-        self.files.keys().filter(|name| *name != gap).cloned().collect()
+        let recent = || {
+            let recent = &self.events[self.events.len().saturating_sub(2 * STALE)..];
+            recent.iter().filter(|event| event.came && event.by != process)
+        };
+        let named: Vec<&Event> = recent().filter(|event| event.name.starts_with(prefix)).collect();
+        if named.is_empty() {
+            return self.files.keys().cloned().collect();
+        }
+        let gap = schedule::draw(|chance| chance.pick(&named));
+        let is_change = |event: &Event| event.name.starts_with("change-");
+        let newer = recent().filter(|own| own.by == gap.by && own.name >= gap.name);
+        let newer = newer.filter(|own| is_change(gap) && is_change(own));
+        let missing: Vec<&str> = newer.chain([gap]).map(|event| event.name.as_str()).collect();
+        self.files.keys().filter(|name| !missing.contains(&name.as_str())).cloned().collect()
     }
 }

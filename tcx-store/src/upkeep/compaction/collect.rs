@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::changes::Tombstones;
 use crate::engine::Core;
 use crate::error::{Error, Result};
 use crate::live::damage::DamagedFiles;
@@ -34,6 +35,41 @@ pub(crate) struct Collected {
     pub(crate) is_unfinished: bool,
 }
 
+/// How often a collection is planned again because changes have come since: the next one is soon.
+const PLANNED_AT_MOST: usize = 4;
+
+/// What can go by the changes that are known.
+struct Plan {
+    folder: Box<dyn Held>,
+    usable: Vec<Arc<Segment>>,
+    /// The segments that were joined from others.
+    replacing: Vec<Arc<Segment>>,
+    /// The segments that can no more be committed.
+    void: Vec<Arc<Segment>>,
+    tombstones: Arc<Tombstones>,
+}
+
+impl Plan {
+    /// `None` as long as changes are in doubt.
+    fn new(core: &Core) -> Result<Option<Self>> {
+        let failed = |e: io::Error| Error::io("cannot collect in", core.storage.path(), e);
+        let mut live = core.live();
+        if live.refresh()? {
+            core.install(&mut live);
+        }
+        if live.compactable().is_none() {
+            return Ok(None);
+        }
+        let folder = core.storage.hold().map_err(failed)?;
+        live.check_instance()?;
+        // Tombstones that make a segment superfluous have to outlive it.
+        live.changes.make_durable(&*core.storage).map_err(failed)?;
+        let tombstones = live.changes.tombstones().clone();
+        let (usable, replacing, void) = (live.decided(), live.replacing(), live.void());
+        Ok(Some(Self { folder, usable, replacing, void, tombstones }))
+    }
+}
+
 /// Removes the inputs of compacted segments, segments whose rows are all dead or that can no more be committed, index runs that lead nowhere, and the
 /// temporary files of killed processes.
 ///
@@ -44,36 +80,39 @@ pub(crate) struct Collected {
 pub(crate) fn collect(core: &Core, grace: Grace) -> Result<Collected> {
     core.check()?;
     let failed = |e: io::Error| Error::io("cannot collect in", core.storage.path(), e);
-    let (folder, usable, replacing, void, tombstones) = {
-        let mut live = core.live();
-        if live.refresh()? {
-            core.install(&mut live);
+    for _ in 0..PLANNED_AT_MOST {
+        let Some(plan) = Plan::new(core)? else { return Ok(Collected::default()) };
+        // An eviction that began before a joined segment got its name may have killed it, and its inputs live again. The listing that showed
+        // the segment may lack the changes of the eviction; one that is made afterwards has them.
+        let listing = Listing::read(&*core.storage).map_err(failed)?;
+        let are_known = core.live().changes.are_those(&listing.changes, &*core.storage);
+        if are_known.map_err(failed)? {
+            return plan.carry_out(core, grace, &listing);
         }
-        if live.compactable().is_none() {
-            return Ok(Collected::default());
+    }
+    Ok(Collected { removed: 0, is_unfinished: true })
+}
+
+impl Plan {
+    fn carry_out(self, core: &Core, grace: Grace, listing: &Listing) -> Result<Collected> {
+        let failed = |e: io::Error| Error::io("cannot collect in", core.storage.path(), e);
+        let Self { folder, usable, replacing, void, tombstones } = self;
+        let mut collection = Collection::new(core, folder, grace, listing.segments.clone());
+        collection.remove_replaced(replacing).map_err(failed)?;
+        // A machine that has them removes the others.
+        let counted = usable.iter().filter(|segment| grace.reads_far || !segment.is_far());
+        for segment in counted.filter(|segment| segment.dead_rows(&tombstones) == segment.rows()) {
+            collection.remove_dead(segment);
         }
-        let folder = core.storage.hold().map_err(failed)?;
-        live.check_instance()?;
-        // Tombstones that make a segment superfluous have to outlive it.
-        live.changes.make_durable(&*core.storage).map_err(failed)?;
-        (folder, live.decided(), live.replacing(), live.void(), live.changes.tombstones().clone())
-    };
-    let listing = Listing::read(&*core.storage).map_err(failed)?;
-    let mut collection = Collection::new(core, folder, grace, listing.segments.clone());
-    collection.remove_replaced(replacing).map_err(failed)?;
-    // A machine that has them removes the others.
-    let counted = usable.iter().filter(|segment| grace.reads_far || !segment.is_far());
-    for segment in counted.filter(|segment| segment.dead_rows(&tombstones) == segment.rows()) {
-        collection.remove_dead(segment);
+        for segment in &void {
+            collection.remove_dead(segment);
+        }
+        let oldest_kept = core.retention.oldest_kept();
+        let expired: Vec<_> = usable.into_iter().filter(|segment| segment.born() < oldest_kept).collect();
+        collection.remove_rows(&expired)?;
+        collection.remove_orphans(listing);
+        collection.finish()
     }
-    for segment in &void {
-        collection.remove_dead(segment);
-    }
-    let oldest_kept = core.retention.oldest_kept();
-    let expired: Vec<_> = usable.into_iter().filter(|segment| segment.born() < oldest_kept).collect();
-    collection.remove_rows(&expired)?;
-    collection.remove_orphans(&listing);
-    collection.finish()
 }
 
 pub(super) struct Collection<'a> {
