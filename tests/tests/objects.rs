@@ -3,11 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
 
 use std::borrow::Cow;
+use std::marker::PhantomData;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use tcx::{Cache, Extractor, Identity, Stateless, cached_module};
+use tcx::{Cache, ErrorKind, Extractor, Identity, Stateless, cached_module};
 
 trait Step: Stateless + Send {
     fn of(&self, x: i64) -> i64;
@@ -103,6 +104,84 @@ fn types_of_one_name_behind_a_trait_object_do_not_share_a_cache() {
     assert_apart(Box::new(first::Scale { by: 1 }), Box::new(second::Scale { by: 1 }));
     assert_apart(Box::new(first::Kind::Scale), Box::new(second::Kind::Scale));
     assert_apart(Box::new(first::Own), Box::new(second::Own));
+}
+
+/// A step as users of a macro write it: each has a type of its own, and all have the name of this one.
+macro_rules! step {
+    ($x:ident => $result:expr) => {{
+        #[derive(tcx::Stateless)]
+        struct Written;
+
+        impl Step for Written {
+            fn of(&self, $x: i64) -> i64 {
+                $result
+            }
+        }
+
+        Box::new(Written)
+    }};
+}
+
+#[test]
+fn types_of_one_path_behind_a_trait_object_are_refused_in_one_program() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::open(dir.path()).unwrap();
+    let (double, triple) = (step!(x => x * 2), step!(x => x * 3));
+    assert_eq!((double.of(7), triple.of(7)), (14, 21));
+    let doubled = cache.module(Stepped { step: double }).unwrap();
+    assert_eq!(doubled.forward(&[1], &vec![7]).unwrap(), [14]);
+    let refused = cache.module(Stepped { step: triple }).map(drop).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ModuleViolation);
+    let name = "`objects::types_of_one_path_behind_a_trait_object_are_refused_in_one_program::Written`";
+    assert!(
+        refused.to_string().contains(&format!("two types of this program have the name {name}")),
+        "{refused}"
+    );
+    assert_eq!(doubled.forward(&[1], &vec![7]).unwrap(), [14]);
+}
+
+#[cached_module(id = "multiplied_v1", key = i64)]
+struct Multiplied<F> {
+    by: PhantomData<F>,
+}
+
+impl<F: Factor> Extractor for Multiplied<F> {
+    type Input = Vec<i64>;
+    type Output = Vec<i64>;
+
+    fn forward(&self, x: &Vec<i64>) -> tcx::Result<Vec<i64>> {
+        Ok(x.iter().map(|x| x * F::FACTOR).collect())
+    }
+}
+
+trait Factor {
+    const FACTOR: i64;
+}
+
+fn multiplied<F: Factor>(cache: &Cache, _: &F) -> tcx::Result<Vec<i64>> {
+    cache.module(Multiplied::<F> { by: PhantomData })?.forward(&[1], &vec![7])
+}
+
+#[test]
+fn types_of_one_path_that_are_parameters_are_refused_in_one_program() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::open(dir.path()).unwrap();
+    {
+        struct Local;
+        impl Factor for Local {
+            const FACTOR: i64 = 2;
+        }
+        assert_eq!(multiplied(&cache, &Local).unwrap(), [14]);
+        assert_eq!(multiplied(&cache, &Local).unwrap(), [14]);
+    }
+    {
+        struct Local;
+        impl Factor for Local {
+            const FACTOR: i64 = 3;
+        }
+        let refused = multiplied(&cache, &Local).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ModuleViolation, "{refused}");
+    }
 }
 
 #[test]

@@ -196,6 +196,7 @@ impl Cache {
     ) -> Result<Rows> {
         self.shared.check_usable()?;
         self.settings.check().map_err(|error| error.in_module(id))?;
+        identity.check_names(id)?;
         let mut provenance = provenance(device);
         provenance.extend(Identity::long_lists(O::describe));
         let spec = Spec::new(id, K::KEY_TYPE, &O::COLUMN, identity.to_store(O::describe), provenance);

@@ -1,6 +1,7 @@
 //! The identity of a module, gathered from its fields: readable entries for the store, and the weights to watch.
 
 pub(crate) mod frozen;
+pub(crate) mod same_name;
 pub(crate) mod sources;
 pub(crate) mod stateless;
 pub(crate) mod type_names;
@@ -57,6 +58,8 @@ pub struct Identity {
     watch: WeightWatch,
     /// Values that are entered as a hash, in full.
     long: Vec<(String, String)>,
+    /// The name of a type that is entered by it, if another type of the program has that name too.
+    ambiguous: Option<&'static str>,
 }
 
 impl Identity {
@@ -87,6 +90,7 @@ impl Identity {
     /// types of one name may compute different things, and nothing else distinguishes them.
     pub fn type_parameter<T: ?Sized>(&mut self, name: &str) {
         let name = format!("{}<{name}>", if self.path.is_empty() { "self" } else { "" });
+        self.distinguish(std::any::type_name::<T>(), typeid::of::<T>());
         self.at(&name, |identity| identity.value(type_names::type_name::<T>()));
     }
 
@@ -99,8 +103,9 @@ impl Identity {
     /// Enters a value; that of a trait object with the path of its type, which is nowhere else. Of all others the name
     /// is enough, since the types of a module's fields are part of its code.
     pub(crate) fn enter<T: Stateless + ?Sized>(&mut self, value: &T) {
-        let own = value.__tcx_type();
+        let (own, of) = value.__tcx_type();
         if own != std::any::type_name::<T>() {
+            self.distinguish(own, of);
             let name = if self.path.is_empty() { "self<dyn>" } else { "<dyn>" };
             self.at(name, |identity| identity.value(type_names::first_written(own)));
         }

@@ -1,5 +1,6 @@
 //! What a cached module may hold: values that never change and can be distinguished.
 
+use std::any::TypeId;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
@@ -47,10 +48,10 @@ pub trait Stateless {
     /// Enters everything in this value that can change an output.
     fn identity(&self, identity: &mut Identity);
 
-    /// The path of the value's type: of the one behind a trait object, too.
+    /// The path of the value's type, and which it is: of the one behind a trait object, too.
     #[doc(hidden)]
-    fn __tcx_type(&self) -> &'static str {
-        std::any::type_name::<Self>()
+    fn __tcx_type(&self) -> (&'static str, TypeId) {
+        (std::any::type_name::<Self>(), typeid::of::<Self>())
     }
 }
 
@@ -190,6 +191,7 @@ impl Stateless for candle_core::Device {
 
 impl<T: ?Sized> Stateless for PhantomData<T> {
     fn identity(&self, identity: &mut Identity) {
+        identity.distinguish(std::any::type_name::<T>(), typeid::of::<T>());
         identity.value(format_args!("PhantomData<{}>", type_names::type_name::<T>()));
     }
 }
