@@ -98,18 +98,6 @@ impl KnownChanges {
         self.next.checked_sub(1)
     }
 
-    /// Whether a listing shows no change that is not known, and none has got its name since.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the folder cannot be asked.
-    pub(crate) fn are_those(&self, listed: &ListedChanges, storage: &dyn Storage) -> io::Result<bool> {
-        let newest = listed.changes.last().max(listed.merged.last());
-        let is_known = newest.is_none_or(|newest| *newest < self.next);
-        // A listing may be older than the answer of a store that is asked for a name.
-        Ok(is_known && !storage.is_there(&FileName::Change(self.next).to_string())?)
-    }
-
     /// Whether the rows of a segment may be served: its changes are read, and none kills them all.
     pub(crate) fn serves(&self, needs: Needs, segment: Dated) -> bool {
         self.newest().is_some_and(|newest| needs.base <= newest)

@@ -166,8 +166,8 @@ impl Store {
     }
 
     /// Adds the rows of the keys at `positions` of `lookup`, one column per leaf, and completes the lookup with them. At a position that
-    /// was found, the new row takes the place of that one. They are readable at once, and durable after the next [`flush`](Self::flush). Waits while the write buffer is full. While writing
-    /// is off, the rows complete the lookup but are not stored.
+    /// was found, the new row takes the place of that one. The rows are readable at once, and durable after the next
+    /// [`flush`](Self::flush). Waits while the write buffer is full. While writing is off, the rows complete the lookup but are not stored.
     ///
     /// # Errors
     ///

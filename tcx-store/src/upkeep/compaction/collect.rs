@@ -38,6 +38,40 @@ pub(crate) struct Collected {
 /// How often a collection is planned again because changes have come since: the next one is soon.
 const PLANNED_AT_MOST: usize = 4;
 
+/// Removes the inputs of compacted segments, segments whose rows are all dead or that can no more be committed, index runs that lead nowhere, and the
+/// temporary files of killed processes.
+///
+/// # Errors
+///
+/// Returns an error if the folder cannot be listed or synced, or is not the one that was opened. Files that cannot be removed
+/// now are removed later.
+pub(crate) fn collect(core: &Core, grace: Grace) -> Result<Collected> {
+    core.check()?;
+    for _ in 0..PLANNED_AT_MOST {
+        let Some(plan) = Plan::new(core)? else { return Ok(Collected::default()) };
+        // An eviction that began before a joined segment got its name may have killed it, and its inputs live again. The listing that showed
+        // the segment may lack the changes of the eviction; one that is made afterwards has them.
+        let listing = Listing::read(&*core.storage).map_err(|e| failed(core, e))?;
+        if are_known(core, &listing).map_err(|e| failed(core, e))? {
+            return plan.carry_out(core, grace, &listing);
+        }
+    }
+    Ok(Collected { removed: 0, is_unfinished: true })
+}
+
+fn failed(core: &Core, error: io::Error) -> Error {
+    Error::io("cannot collect in", core.storage.path(), error)
+}
+
+/// Whether a listing shows no change that is not known, and none has got its name since: a listing may be older than the answer of a store
+/// that is asked for a name.
+fn are_known(core: &Core, listing: &Listing) -> io::Result<bool> {
+    let known = core.live().changes.newest();
+    let listed = listing.changes.changes.last().max(listing.changes.merged.last());
+    let next = FileName::Change(known.map_or(0, |newest| newest + 1));
+    Ok(listed.copied() <= known && !core.storage.is_there(&next.to_string())?)
+}
+
 /// What can go by the changes that are known.
 struct Plan {
     folder: Box<dyn Held>,
@@ -52,7 +86,6 @@ struct Plan {
 impl Plan {
     /// `None` as long as changes are in doubt.
     fn new(core: &Core) -> Result<Option<Self>> {
-        let failed = |e: io::Error| Error::io("cannot collect in", core.storage.path(), e);
         let mut live = core.live();
         if live.refresh()? {
             core.install(&mut live);
@@ -60,45 +93,19 @@ impl Plan {
         if live.compactable().is_none() {
             return Ok(None);
         }
-        let folder = core.storage.hold().map_err(failed)?;
+        let folder = core.storage.hold().map_err(|e| failed(core, e))?;
         live.check_instance()?;
-        // Tombstones that make a segment superfluous have to outlive it.
-        live.changes.make_durable(&*core.storage).map_err(failed)?;
+        // A segment goes because of tombstones: they must be durable before.
+        live.changes.make_durable(&*core.storage).map_err(|e| failed(core, e))?;
         let tombstones = live.changes.tombstones().clone();
         let (usable, replacing, void) = (live.decided(), live.replacing(), live.void());
         Ok(Some(Self { folder, usable, replacing, void, tombstones }))
     }
-}
 
-/// Removes the inputs of compacted segments, segments whose rows are all dead or that can no more be committed, index runs that lead nowhere, and the
-/// temporary files of killed processes.
-///
-/// # Errors
-///
-/// Returns an error if the folder cannot be listed or synced, or is not the one that was opened. Files that cannot be removed
-/// now are removed later.
-pub(crate) fn collect(core: &Core, grace: Grace) -> Result<Collected> {
-    core.check()?;
-    let failed = |e: io::Error| Error::io("cannot collect in", core.storage.path(), e);
-    for _ in 0..PLANNED_AT_MOST {
-        let Some(plan) = Plan::new(core)? else { return Ok(Collected::default()) };
-        // An eviction that began before a joined segment got its name may have killed it, and its inputs live again. The listing that showed
-        // the segment may lack the changes of the eviction; one that is made afterwards has them.
-        let listing = Listing::read(&*core.storage).map_err(failed)?;
-        let are_known = core.live().changes.are_those(&listing.changes, &*core.storage);
-        if are_known.map_err(failed)? {
-            return plan.carry_out(core, grace, &listing);
-        }
-    }
-    Ok(Collected { removed: 0, is_unfinished: true })
-}
-
-impl Plan {
     fn carry_out(self, core: &Core, grace: Grace, listing: &Listing) -> Result<Collected> {
-        let failed = |e: io::Error| Error::io("cannot collect in", core.storage.path(), e);
         let Self { folder, usable, replacing, void, tombstones } = self;
         let mut collection = Collection::new(core, folder, grace, listing.segments.clone());
-        collection.remove_replaced(replacing).map_err(failed)?;
+        collection.remove_replaced(replacing).map_err(|e| failed(core, e))?;
         // A machine that has them removes the others.
         let counted = usable.iter().filter(|segment| grace.reads_far || !segment.is_far());
         for segment in counted.filter(|segment| segment.dead_rows(&tombstones) == segment.rows()) {
