@@ -13,7 +13,7 @@ use store::{json, printed, segments, tcx, text};
 use support::workplace;
 use tcx_remote::{ClientOptions, Location, RemoteCache};
 use tcx_store::{Keys, Options};
-use tcx_test_s3::Server;
+use tcx_test_s3::{Fault, Operation, Server};
 
 #[test]
 fn the_oldest_rows_of_a_module_in_a_store_make_room_and_those_that_are_too_old_go() {
@@ -135,7 +135,9 @@ fn modules_in_a_store_are_shown_as_those_of_the_directory_that_was_sent() {
             "{own} {local}"
         );
     }
-    printed(&server, dir.path(), &["rm", &url, "clip_v1", "--id", "cat", "--yes"]);
+    server.fail_next(Operation::List, "clip_v1", Fault::Denied);
+    let failed = tcx(&server, dir.path(), &["top", &url]);
+    assert_eq!(failed.status.code(), Some(6), "not a table without the module: {}", text(&failed.stderr));
     server.remove(&server.keys().into_iter().find(|key| key.contains("resnet50_v1/change-")).unwrap());
     let shown = json(&server, dir.path(), &["top", &url]);
     assert_eq!(modules(&shown).len(), 1, "one has no change 0: {shown}");

@@ -17,7 +17,7 @@ use tcx_store::{Inspection, SegmentState, Store};
 use crate::cache;
 use crate::cache::store::StoreCache;
 use crate::console::output::{Output, Report, Table};
-use crate::failure::{Result, Verdict};
+use crate::failure::{Code, Result, Verdict};
 use crate::text::human;
 
 /// Moves to the upper left corner and clears the screen.
@@ -100,7 +100,9 @@ impl Place {
             Self::Store(store, opened) => {
                 let all = store.chosen(None)?;
                 opened.retain(|name, _| all.contains(name));
-                Ok(all.into_iter().filter_map(|name| Module::in_store(store, opened, name).ok()).collect())
+                let modules = all.into_iter().map(|name| Module::in_store(store, opened, name));
+                // A store that does not answer has the module all the same.
+                modules.filter(|own| own.as_ref().err().is_none_or(|error| error.code == Code::Io)).collect()
             }
         }
     }
