@@ -99,8 +99,12 @@ fn rewrite(core: &Core, plan: &Plan) -> io::Result<bool> {
     let written = write_segment(&*core.storage, &header, &[piece])?;
     let name = written.name;
     // The rows that do not stay are not brought back by another process that joins the segment at this time.
-    let removal =
-        Removal { until: segment.youngest(), goes: HashSet::new(), rewritten: Some((segment.name(), name)) };
+    let removal = Removal {
+        until: segment.youngest(),
+        goes: HashSet::new(),
+        rewritten: Some((segment.name(), name)),
+        known: None,
+    };
     announce_removal(core, &removal).map_err(io::Error::other)?;
     if !publish_replacing(core, written, hashes, identity.instance, inputs)? {
         return Ok(false);

@@ -2,17 +2,21 @@
 //! not come back.
 
 use std::collections::{BTreeSet, HashSet};
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, SystemTime};
 
-use crate::Store;
 use crate::options::WhenFull;
+use crate::storage::{LocalStorage, System};
 use crate::store::invalidate::{Reach, StoredRow};
-use crate::testing::{Faulty, compute, names, process, put, reader, seal_all, values, with_operations};
+use crate::testing::{
+    Fault, Faulty, compute, go_ahead, names, process, put, reader, seal_all, spec, values, with_operations,
+};
 use crate::upkeep::compaction::{Effort, compact, evict};
 use crate::upkeep::eviction::EvictionOrder;
+use crate::{Options, Store};
 
 const KEYS: [&str; 3] = ["x", "y", "z"];
 
@@ -107,6 +111,32 @@ fn rows_that_were_evicted_before_others_were_invalidated_do_not_come_back() {
 fn values_that_are_put_in_the_place_of_evicted_rows_are_not_displaced_by_these() {
     for at in ["sync", "rename"] {
         assert_eq!(evicted_while_joined(at, put_all), [2; 3], "{at}");
+    }
+}
+
+/// Removes all rows as a process does whose rows live for an hour.
+fn let_expire(dir: &Path) {
+    go_ahead(Duration::from_hours(2));
+    let options = Options { time_to_live: Some(Duration::from_hours(1)), ..Options::default() };
+    let storage = LocalStorage::new(dir.join("m_v1"), System);
+    let store = Store::with_storage(Arc::new(storage), spec(), &options).unwrap();
+    store.collect(Duration::ZERO).unwrap();
+    drop(store);
+    go_ahead(Duration::ZERO);
+    assert_eq!(values(&process(dir), &KEYS), [-1; 3]);
+}
+
+#[test]
+fn values_that_are_put_in_the_place_of_rows_that_have_expired_are_not_displaced_by_these() {
+    for at in ["sync", "rename"] {
+        let dir = tempfile::tempdir().unwrap();
+        seal_each(dir.path(), &[&["x"], &["y"], &["z"]]);
+        let path = dir.path().to_owned();
+        let found = found_after(dir.path(), at, move || {
+            let_expire(&path);
+            put_all(&path);
+        });
+        assert_eq!(found, [2; 3], "{at}");
     }
 }
 
@@ -211,4 +241,44 @@ fn inputs_live_on_if_a_listing_shows_what_they_were_joined_to_and_not_the_evicti
     assert_eq!(at.load(SeqCst), 3);
     assert_eq!(values(&reader(dir.path()), &KEYS), found);
     assert_eq!(values(&collecting, &KEYS), found);
+}
+
+/// On a full disk there is no room for the changes of an eviction until something is removed. What was joined before, and gets its name after
+/// that, does not bring the removed rows back.
+#[test]
+fn rows_that_made_room_for_the_changes_of_their_eviction_do_not_come_back_over_values_put_since() {
+    let dir = tempfile::tempdir().unwrap();
+    seal_each(dir.path(), &[&["x"], &["y"], &["z"]]);
+    let before = names(dir.path(), "seg-");
+    let joining = process(dir.path());
+    compact(&joining.core, Effort::Thorough, &mut BTreeSet::new()).unwrap();
+    std::mem::forget(joining);
+    let mut joined = names(dir.path(), "seg-");
+    joined.retain(|name| !before.contains(name));
+    let [joined] = &joined[..] else { panic!("{joined:?} were joined") };
+    let (visible, aside) = (dir.path().join("m_v1").join(joined), dir.path().join(joined));
+    std::fs::rename(&visible, &aside).unwrap();
+    let (path, has_room) = (dir.path().to_owned(), AtomicBool::new(false));
+    let at = visible.clone();
+    let steps = Faulty::with(move |_, step, file: &Path| {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        if names(&path, "seg-").len() == before.len() {
+            let is_change = name.starts_with("change-") || name.starts_with("tmp-");
+            return (step == "create_file" && is_change).then_some(Fault::Refused(ErrorKind::StorageFull));
+        }
+        if !has_room.swap(true, SeqCst) {
+            let found = values(&reader(&path), &KEYS);
+            let gone: Vec<_> = KEYS.into_iter().zip(found).filter(|(_, value)| *value == -1).collect();
+            let [(gone, _)] = gone[..] else { panic!("{gone:?} made room") };
+            put_2(&path, &[gone]);
+            std::fs::rename(&aside, &at).unwrap();
+        }
+        None
+    });
+    let evicting = with_operations(dir.path(), steps);
+    evict(&evicting.core, 1, EvictionOrder::OLDEST).unwrap();
+    let mut found = values(&process(dir.path()), &KEYS);
+    assert_eq!(values(&evicting, &KEYS), found);
+    found.sort_unstable();
+    assert_eq!(found, [1, 1, 2]);
 }

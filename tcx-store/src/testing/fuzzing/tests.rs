@@ -1,8 +1,8 @@
 //! Every decoder over the corpus, and over mutations of valid bytes.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::PathBuf;
+use std::{fs, panic};
 
 use super::DECODERS;
 use super::seeds::{Seed, seeds};
@@ -55,16 +55,25 @@ fn mutate(bytes: &mut Vec<u8>, dice: &mut Dice) {
     }
 }
 
+/// Decodes, and prints the bytes where that panics: those of a store are different in every run.
+fn decode(name: &str, bytes: &[u8]) {
+    let decoded = panic::catch_unwind(|| decoder(name)(bytes));
+    if let Err(panic) = decoded {
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        eprintln!("the decoder `{name}` panics with these bytes (hexadecimal): {hex}");
+        panic::resume_unwind(panic);
+    }
+}
+
 #[test]
 fn valid_bytes_and_mutations_of_them_are_decoded_or_refused() {
     let mut dice = Dice(0x5eed);
     for Seed { decoder: name, bytes, .. } in seeds() {
-        let decode = decoder(name);
-        decode(&bytes);
+        decode(name, &bytes);
         for _ in 0..MUTATIONS {
             let mut mutated = bytes.clone();
             mutate(&mut mutated, &mut dice);
-            decode(&mutated);
+            decode(name, &mutated);
         }
     }
 }

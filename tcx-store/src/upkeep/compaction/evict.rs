@@ -62,6 +62,8 @@ pub(crate) struct Removal {
     pub(crate) goes: HashSet<SegmentName>,
     /// A segment that stays until another one, with fewer rows, has its name.
     pub(crate) rewritten: Option<(SegmentName, SegmentName)>,
+    /// The joined segments that were there before any of this was removed, if some is removed already: others may have rows of it.
+    pub(crate) known: Option<Vec<Random>>,
 }
 
 /// Says that rows are about to go.
@@ -75,7 +77,7 @@ pub(crate) struct Removal {
 ///
 /// Returns an error if the folder cannot be listed or written, or is not the one that was opened.
 pub(crate) fn announce_removal(core: &Core, removal: &Removal) -> Result<()> {
-    let Removal { until, ref goes, rewritten } = *removal;
+    let Removal { until, ref goes, rewritten, ref known } = *removal;
     let failed = |e: io::Error| Error::io("cannot write a change in", core.storage.path(), e);
     let mut live = core.live();
     let mut first = None;
@@ -87,6 +89,7 @@ pub(crate) fn announce_removal(core: &Core, removal: &Removal) -> Result<()> {
         let mut kept = Vec::new();
         if first.is_some() {
             kept = live.kept(until, goes);
+            kept.retain(|own| known.as_ref().is_none_or(|known| known.contains(own)));
             kept.extend(rewritten.map(|(_, next)| next.random));
         }
         let leaving = leaving.into_iter().collect();
@@ -127,11 +130,12 @@ impl Collection<'_> {
         let groups: Vec<_> = segments.iter().map(|segment| self.with_inputs(segment)).collect();
         let goes = groups.iter().flatten().copied().collect();
         let mut groups = groups.into_iter();
-        let removal = Removal { until, goes, rewritten: None };
+        let mut removal = Removal { until, goes, rewritten: None, known: None };
         match announce_removal(self.core, &removal) {
             Err(error) if error.is_full() => {
-                // There is no room for a change, which has a hundred bytes. Who wants room made gets it, though what was joined from these
-                // rows and gets its name in this moment is not stopped.
+                // There is no room for a change, which has a hundred bytes. Who wants room made gets it. What was joined from these rows
+                // and gets its name from here on is not stopped, but dies by the changes.
+                removal.known = Some(self.joined_by_now(&removal)?);
                 groups.next().into_iter().flatten().for_each(|name| self.remove_segment(name));
                 announce_removal(self.core, &removal)?;
             }
@@ -139,6 +143,19 @@ impl Collection<'_> {
         }
         groups.flatten().for_each(|name| self.remove_segment(name));
         Ok(())
+    }
+
+    /// The joined segments that stay, as the folder is now.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the folder cannot be listed, or is not the one that was opened.
+    fn joined_by_now(&self, removal: &Removal) -> Result<Vec<Random>> {
+        let mut live = self.core.live();
+        live.refresh()?;
+        let kept = live.kept(removal.until, &removal.goes);
+        self.core.install(&mut live);
+        Ok(kept)
     }
 
     /// A segment that is in the folder, and those files in it that the segment stands for, each before those that stand for it.
