@@ -105,7 +105,9 @@ fn of_folder(dir: &Path) -> Vec<Seed> {
     files.sort();
     let mut seeds = Vec::new();
     for file in files {
-        let (name, bytes) = (file.file_name().unwrap().to_str().unwrap(), fs::read(&file).unwrap());
+        let name = file.file_name().unwrap().to_str().unwrap();
+        // A store that is open and idle removes what is dead.
+        let Ok(bytes) = fs::read(&file) else { continue };
         let kind = FileName::parse(name).unwrap();
         let mut seed = |decoder, bytes: &[u8]| {
             // Names of segments and runs are random: seeds are named by what they are.
