@@ -1,6 +1,6 @@
 //! Looking at types as they are written: a macro sees names, never what they stand for.
 
-use proc_macro2::{TokenStream, TokenTree};
+use proc_macro2::{Group, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::{Expr, GenericArgument, GenericParam, Generics, Ident, PathArguments, PathSegment, Type};
 
@@ -74,8 +74,23 @@ pub(crate) fn mentions_parameter(tokens: &impl ToTokens, generics: &Generics) ->
 
 fn mentions(tokens: TokenStream, names: &[&Ident]) -> bool {
     tokens.into_iter().any(|token| match token {
-        TokenTree::Ident(ident) => names.contains(&&ident),
+        // `Self` has the parameters of the type.
+        TokenTree::Ident(ident) => names.contains(&&ident) || ident == "Self",
         TokenTree::Group(group) => mentions(group.stream(), names),
         _ => false,
     })
+}
+
+/// The tokens with what `Self` stands for in its place, for code that stands outside of an impl.
+pub(crate) fn without_self(tokens: &impl ToTokens, own: &TokenStream) -> TokenStream {
+    let replace = |token: TokenTree| match token {
+        TokenTree::Ident(ident) if ident == "Self" => own.clone(),
+        TokenTree::Group(group) => {
+            let mut replaced = Group::new(group.delimiter(), without_self(&group.stream(), own));
+            replaced.set_span(group.span());
+            TokenTree::Group(replaced).into()
+        }
+        other => other.into(),
+    };
+    tokens.to_token_stream().into_iter().map(replace).collect()
 }

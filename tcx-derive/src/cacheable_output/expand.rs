@@ -55,6 +55,7 @@ pub(crate) fn expand(output: &Output<'_>) -> TokenStream {
     });
     // The import is used only where a type cannot be stored.
     quote! {
+        #[allow(deprecated)]
         const _: () = {
             #[allow(unused_imports)]
             use #runtime::AnyPart as _;
@@ -90,6 +91,7 @@ pub(crate) fn stub(output: &Output<'_>) -> TokenStream {
     let assertions = judged.map(|index| assertion(output, index));
     let (impl_generics, ty_generics, where_clause) = output.original.generics.split_for_impl();
     quote! {
+        #[allow(deprecated)]
         const _: () = {
             #(#assertions)*
 

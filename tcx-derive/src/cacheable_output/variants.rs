@@ -58,6 +58,7 @@ fn expand(input: &DeriveInput, data: &DataEnum, runtime: &Runtime) -> TokenStrea
     });
     let (sample_value, optional_value) = (sample_value(name, runtime), optional_value(name, runtime));
     quote! {
+        #[allow(deprecated)]
         const _: () = {
             #(const #numbers: #runtime::i128 = #name::#variants as #runtime::i128;)*
             #(#assertions)*
@@ -137,6 +138,7 @@ fn stub(input: &DeriveInput, runtime: &Runtime) -> TokenStream {
     quote! {
         #[doc(hidden)]
         #[automatically_derived]
+        #[allow(deprecated)]
         impl #impl_generics #runtime::SampleValue for #name #ty_generics #where_clause {
             const COLUMN: #runtime::ColumnType = #runtime::ColumnType::Struct(&[]);
 
@@ -151,6 +153,7 @@ fn stub(input: &DeriveInput, runtime: &Runtime) -> TokenStream {
 
         #[doc(hidden)]
         #[automatically_derived]
+        #[allow(deprecated)]
         impl #impl_generics #runtime::OptionalValue for #name #ty_generics #where_clause {
             fn column(_: &[#runtime::Option<Self>]) -> #runtime::Column {
                 #runtime::never_compiled()

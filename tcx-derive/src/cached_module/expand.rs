@@ -35,6 +35,7 @@ pub(crate) fn expand(arguments: &Arguments, item: &ItemStruct, errors: &mut Erro
 
         #[doc(hidden)]
         #[automatically_derived]
+        #[allow(deprecated)]
         impl #impl_generics #runtime::CachedModule for #name #ty_generics #where_clause {
             const ID: &'static #runtime::str = #id;
             type Key = #key;

@@ -10,6 +10,7 @@ use syn::punctuated::Punctuated;
 use syn::{Fields, Item, ItemStruct, Path, Token, parse_quote};
 
 use crate::errors::Errors;
+use crate::stateless::IS_STATELESS_ALREADY;
 use arguments::Arguments;
 
 pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
@@ -65,7 +66,7 @@ fn refuse_derive(item: &mut ItemStruct, errors: &mut Errors) {
             |derive: &Path| derive.segments.last().is_some_and(|segment| segment.ident == "Stateless");
         let (refused, others): (Vec<_>, Vec<_>) = derives.iter().partition(|derive| is_refused(derive));
         for derive in &refused {
-            errors.at(derive, "`#[cached_module]` makes the struct `Stateless` already: remove this derive");
+            errors.at(derive, IS_STATELESS_ALREADY);
         }
         if !refused.is_empty() {
             *attribute = parse_quote!(#[derive(#(#others),*)]);

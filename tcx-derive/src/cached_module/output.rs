@@ -55,6 +55,7 @@ fn debug(name: &Ident, fields: &[Field], runtime: &Runtime) -> TokenStream {
     quote! {
         #[doc(hidden)]
         #[automatically_derived]
+        #[allow(deprecated)]
         impl #runtime::fmt::Debug for #name
         where
             #(for<'__tcx> #types: #runtime::fmt::Debug),*

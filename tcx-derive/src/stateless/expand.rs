@@ -7,10 +7,10 @@ use syn::{GenericParam, Generics, Ident, parse_quote};
 
 use super::model::{Shape, StateField};
 use crate::runtime::Runtime;
-use crate::types::mentions_parameter;
+use crate::types::{mentions_parameter, without_self};
 
 pub(crate) fn expand(runtime: &Runtime, name: &Ident, generics: &Generics, shape: &Shape<'_>) -> TokenStream {
-    let assertions = assertions(runtime, generics, shape);
+    let assertions = assertions(runtime, name, generics, shape);
     let parameters = parameters(runtime, generics);
     let type_name = name.unraw().to_string();
     let body = match shape {
@@ -35,6 +35,7 @@ pub(crate) fn expand(runtime: &Runtime, name: &Ident, generics: &Generics, shape
     let bounded = where_stateless(runtime, generics, shape);
     let (impl_generics, ty_generics, where_clause) = bounded.split_for_impl();
     quote! {
+        #[allow(deprecated)]
         const _: () = {
             #assertions
 
@@ -111,12 +112,14 @@ fn parameters(runtime: &Runtime, generics: &Generics) -> TokenStream {
 
 /// Statements that do not compile if a field is not Stateless. Each carries the tokens of the field's type, so
 /// that the error is reported there. They are in a function, which can have the lifetimes of the type.
-fn assertions(runtime: &Runtime, generics: &Generics, shape: &Shape<'_>) -> TokenStream {
+fn assertions(runtime: &Runtime, name: &Ident, generics: &Generics, shape: &Shape<'_>) -> TokenStream {
+    let (_, ty_generics, _) = generics.split_for_impl();
+    let own = quote!(#name #ty_generics);
     let fields = shape.fields();
     let checked =
         fields.iter().filter(|field| !field.assume_stateless && !mentions_parameter(field.ty, generics));
     let assertions = checked.map(|field| {
-        let ty = field.ty;
+        let ty = without_self(field.ty, &own);
         (&field.cfg, quote!(#runtime::assert_stateless::<#ty>();))
     });
     let (cfgs, assertions): (Vec<_>, Vec<_>) = assertions.unzip();

@@ -4,8 +4,8 @@
 mod expand;
 mod model;
 
-use proc_macro2::TokenStream;
-use syn::DeriveInput;
+use proc_macro2::{Span, TokenStream};
+use syn::{DeriveInput, PathSegment};
 
 use crate::errors::Errors;
 use crate::options::container_options;
@@ -13,8 +13,15 @@ use crate::runtime::Runtime;
 pub(crate) use expand::{expand, where_stateless};
 pub(crate) use model::Shape;
 
+/// What to do with a derive beside `#[cached_module]`, on whichever side.
+pub(crate) const IS_STATELESS_ALREADY: &str =
+    "`#[cached_module]` makes the struct `Stateless` already: remove this derive";
+
 pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
     let mut errors = Errors::default();
+    if refuse_module(input, &mut errors) {
+        return errors.into_compile_errors();
+    }
     let mut runtime = Runtime::default();
     container_options(&input.attrs, &mut runtime, &mut errors);
     let shape = Shape::parse(&input.data, &mut errors);
@@ -22,4 +29,14 @@ pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
     let mut tokens = errors.into_compile_errors();
     tokens.extend(code);
     tokens
+}
+
+/// Beside `#[cached_module]`, which is expanded later if the derive is written above it, there would be two impls.
+fn refuse_module(input: &DeriveInput, errors: &mut Errors) -> bool {
+    let is_attribute = |segment: &PathSegment| segment.ident == "cached_module";
+    let is_module = input.attrs.iter().any(|own| own.path().segments.last().is_some_and(is_attribute));
+    if is_module {
+        errors.push(syn::Error::new(Span::call_site(), IS_STATELESS_ALREADY));
+    }
+    is_module
 }

@@ -91,6 +91,14 @@ pub(crate) struct Tree<T> {
     children: Vec<Tree<T>>,
 }
 
+/// A list that calls itself `Self`.
+#[derive(Stateless)]
+#[tcx(crate = ::feature_cache)]
+pub(crate) struct List<'a> {
+    name: &'a str,
+    next: ::std::option::Option<::std::boxed::Box<Self>>,
+}
+
 fn local() -> usize {
     #[derive(CacheableOutput)]
     #[tcx(crate = ::feature_cache)]

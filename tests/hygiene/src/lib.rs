@@ -7,6 +7,7 @@
 #![deny(clippy::all, clippy::pedantic)]
 #![expect(dead_code, reason = "items that take the names of the standard library")]
 
+pub mod deprecated;
 pub mod generics;
 pub mod in_place;
 mod taken;
