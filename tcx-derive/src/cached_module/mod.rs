@@ -6,8 +6,9 @@ mod output;
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens as _, quote};
+use syn::ext::IdentExt as _;
 use syn::punctuated::Punctuated;
-use syn::{Fields, Item, ItemStruct, Path, Token, parse_quote};
+use syn::{Fields, Ident, Item, ItemStruct, Path, Token, parse_quote};
 
 use crate::errors::Errors;
 use crate::stateless::IS_STATELESS_ALREADY;
@@ -22,6 +23,7 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
     };
     let mut errors = Errors::default();
     refuse_derive(&mut item, &mut errors);
+    refuse_name(&item.ident, &mut errors);
     let arguments = Arguments::parse(arguments, &item.ident, &mut errors);
     let code = expand::expand(&arguments, &item, &mut errors);
     let output = arguments
@@ -71,6 +73,15 @@ fn refuse_derive(item: &mut ItemStruct, errors: &mut Errors) {
         if !refused.is_empty() {
             *attribute = parse_quote!(#[derive(#(#others),*)]);
         }
+    }
+}
+
+/// Rows of a table have this name in their identity: those of a module with the same id would be served for them.
+fn refuse_name(name: &Ident, errors: &mut Errors) {
+    if name.unraw() == "table" {
+        let message = "a module cannot be named `table`, which is how the identities of tables begin: \
+                       rename the struct, such as to `Table`";
+        errors.at(name, message);
     }
 }
 
