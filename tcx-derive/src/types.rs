@@ -81,7 +81,7 @@ fn mentions(tokens: TokenStream, names: &[&Ident]) -> bool {
     })
 }
 
-/// The tokens with what `Self` stands for in its place, for code that stands outside of an impl.
+/// The tokens with the type itself in the place of `Self`, for code outside of an impl.
 pub(crate) fn without_self(tokens: &impl ToTokens, own: &TokenStream) -> TokenStream {
     let replace = |token: TokenTree| match token {
         TokenTree::Ident(ident) if ident == "Self" => own.clone(),

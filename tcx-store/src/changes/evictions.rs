@@ -21,17 +21,21 @@ pub(super) struct Eviction {
     pub(super) until: u64,
     /// The joined segments that were there, and not evicted: their random bits, ascending.
     pub(super) kept: Vec<Random>,
+    /// Segments that were there and could not be read then, of which an earlier eviction may have killed some: their random bits, ascending.
+    pub(super) unread: Vec<Random>,
     /// The segments that leave, or are rewritten with fewer rows, those of older evictions included that are there: their random bits,
     /// ascending.
     pub(super) leaving: Vec<Random>,
 }
 
 impl Eviction {
-    pub(super) fn new(number: u64, before: u64, until: u64, [kept, leaving]: [&[Random]; 2]) -> Self {
-        let [mut kept, mut leaving] = [kept.to_vec(), leaving.to_vec()];
-        kept.sort_unstable();
-        leaving.sort_unstable();
-        Self { number, before, until, kept, leaving }
+    pub(super) fn new(number: u64, before: u64, until: u64, [kept, unread, leaving]: [&[Random]; 3]) -> Self {
+        let [kept, unread, leaving] = [kept, unread, leaving].map(|names| {
+            let mut names = names.to_vec();
+            names.sort_unstable();
+            names
+        });
+        Self { number, before, until, kept, unread, leaving }
     }
 
     /// Whether this is the second change.
@@ -61,7 +65,7 @@ impl Eviction {
     }
 
     fn keeps(&self, name: Random) -> bool {
-        self.kept.binary_search(&name).is_ok()
+        [&self.kept, &self.unread].into_iter().any(|names| names.binary_search(&name).is_ok())
     }
 
     /// Whether a segment leaves, or is replaced by another one than that with these random bits.
@@ -70,10 +74,12 @@ impl Eviction {
     }
 
     /// Whether it says all that an older one says, or will say by its second change: the process that made this one knew what is killed, and
-    /// has kept none of that. It names those that leave and were there. The second change of another eviction comes after this one, and so
-    /// does the listing before it.
+    /// has kept none of that, but for what it could not read. It names those that leave and were there. The second change of another eviction
+    /// comes after this one, and so does the listing before it.
     fn covers(&self, older: &Self) -> bool {
-        (self.is_final() || !older.is_final()) && older.before <= self.before && older.until <= self.until
+        let is_later = older.before <= self.before && older.until <= self.until;
+        let keeps_none = || self.unread.iter().all(|name| older.spares(*name));
+        (self.is_final() || !older.is_final()) && is_later && keeps_none()
     }
 }
 
@@ -92,11 +98,12 @@ pub(super) fn distinct(evictions: impl IntoIterator<Item = Eviction>) -> Vec<Evi
 
 pub(super) fn bytes(evictions: &[Eviction]) -> Vec<u8> {
     let mut out = (evictions.len() as u64).to_le_bytes().to_vec();
-    for Eviction { number, before, until, kept, leaving } in evictions {
-        for number in [*number, *before, *until, kept.len() as u64, leaving.len() as u64] {
+    for Eviction { number, before, until, kept, unread, leaving } in evictions {
+        let lens = [kept, unread, leaving].map(|names| names.len() as u64);
+        for number in [*number, *before, *until].into_iter().chain(lens) {
             out.extend(number.to_le_bytes());
         }
-        out.extend(kept.iter().chain(leaving).flat_map(|name| name.0));
+        out.extend(kept.iter().chain(unread).chain(leaving).flat_map(|name| name.0));
     }
     out
 }
@@ -108,9 +115,10 @@ pub(super) fn read(cursor: &mut Cursor<'_>) -> Option<Vec<Eviction>> {
     for _ in 0..count {
         let (number, before, until) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
         (before <= number).then_some(())?;
-        let [kept, leaving] = [cursor.u64()?, cursor.u64()?];
-        let (kept, leaving) = (names(cursor, kept)?, names(cursor, leaving)?);
-        evictions.push(Eviction { number, before, until, kept, leaving });
+        let [kept, unread, leaving] = [cursor.u64()?, cursor.u64()?, cursor.u64()?];
+        let (kept, unread) = (names(cursor, kept)?, names(cursor, unread)?);
+        let leaving = names(cursor, leaving)?;
+        evictions.push(Eviction { number, before, until, kept, unread, leaving });
     }
     Some(evictions)
 }
@@ -137,33 +145,41 @@ mod tests {
 
     #[test]
     fn joined_segments_that_may_contain_evicted_rows_are_killed_by_the_second_change_and_no_others() {
-        let eviction = Eviction::new(5, 3, 100, [&[random(9), random(1)], &[]]);
+        let eviction = Eviction::new(5, 3, 100, [&[random(9), random(1)], &[random(8)], &[]]);
         assert!(eviction.kills(joined(2, 100, 5)) && !eviction.doubts(joined(2, 100, 5)));
         assert!(!eviction.kills(joined(3, 100, 5)), "it was joined by a process that knew what leaves");
         assert!(!eviction.kills(joined(2, 101, 5)), "all of its rows are younger");
-        for kept in [1, 9] {
+        for kept in [1, 8, 9] {
             assert!(!eviction.kills(joined(2, 100, kept)));
         }
         assert!(!eviction.kills(Dated { joined: None, ..joined(2, 100, 5) }), "it was sealed as it is");
-        let first = Eviction::new(3, 3, 100, [&[], &[]]);
+        let first = Eviction::new(3, 3, 100, [&[], &[], &[]]);
         assert!(first.doubts(joined(2, 100, 5)) && !first.kills(joined(2, 100, 5)));
         assert!(!first.doubts(joined(3, 100, 5)) && !first.doubts(joined(2, 101, 5)));
     }
 
     #[test]
     fn a_segment_that_leaves_is_replaced_by_what_the_eviction_keeps_and_by_nothing_else() {
-        let eviction = Eviction::new(3, 2, 100, [&[random(1)], &[random(7), random(6)]]);
+        let eviction = Eviction::new(3, 2, 100, [&[random(1)], &[], &[random(7), random(6)]]);
         assert!(eviction.removes(random(6), None) && eviction.removes(random(7), Some(random(2))));
         assert!(!eviction.removes(random(6), Some(random(1))) && !eviction.removes(random(5), None));
     }
 
     #[test]
     fn what_a_newer_one_until_a_later_time_says_as_well_is_left_out() {
-        let eviction = |number, before, until| Eviction::new(number, before, until, [&[], &[]]);
+        let eviction = |number, before, until| Eviction::new(number, before, until, [&[], &[], &[]]);
         let [early, late, small] = [eviction(2, 1, 100), eviction(8, 7, 60), eviction(4, 3, 50)];
         assert_eq!(distinct([small.clone(), late.clone(), early.clone()]), [early.clone(), late.clone()]);
-        let same = Eviction::new(10, 9, 100, [&[random(1)], &[]]);
+        let same = Eviction::new(10, 9, 100, [&[random(1)], &[], &[]]);
         assert_eq!(distinct([early.clone(), same.clone()]), [same]);
+        let unsure = Eviction::new(10, 9, 100, [&[], &[random(1)], &[]]);
+        assert_eq!(
+            distinct([early.clone(), unsure.clone()]),
+            [early.clone(), unsure.clone()],
+            "the early one may have killed what the later one could not read"
+        );
+        let kept = Eviction::new(2, 1, 100, [&[random(1)], &[], &[]]);
+        assert_eq!(distinct([kept, unsure.clone()]), [unsure]);
         let [first, second] = [eviction(3, 3, 100), eviction(4, 3, 100)];
         assert_eq!(distinct([first.clone(), second.clone()]), [second]);
         assert_eq!(
@@ -182,8 +198,13 @@ mod tests {
     #[test]
     fn they_are_read_back_and_none_that_is_cut_off_or_out_of_order() {
         let evictions = [
-            Eviction::new(3, 3, 100, [&[random(2), random(1)], &[random(4), random(3)]]),
-            Eviction::new(7, 5, 50, [&[], &[random(5)]]),
+            Eviction::new(
+                3,
+                3,
+                100,
+                [&[random(2), random(1)], &[random(7), random(6)], &[random(4), random(3)]],
+            ),
+            Eviction::new(7, 5, 50, [&[], &[], &[random(5)]]),
         ];
         let written = bytes(&evictions);
         let parse = |bytes: &[u8]| {
@@ -194,9 +215,10 @@ mod tests {
         for cut in 0..written.len() {
             assert_eq!(parse(&written[..cut]), None);
         }
-        let eviction = || Eviction::new(1, 1, 1, [&[], &[]]);
+        let eviction = || Eviction::new(1, 1, 1, [&[], &[], &[]]);
         let disordered = vec![random(2), random(1)];
         assert_eq!(parse(&bytes(&[Eviction { kept: disordered.clone(), ..eviction() }])), None);
+        assert_eq!(parse(&bytes(&[Eviction { unread: disordered.clone(), ..eviction() }])), None);
         assert_eq!(parse(&bytes(&[Eviction { leaving: disordered, ..eviction() }])), None);
         assert_eq!(parse(&bytes(&[Eviction { before: 2, ..eviction() }])), None);
         assert_eq!(parse(&u64::MAX.to_le_bytes()), None);

@@ -38,6 +38,8 @@ pub(crate) enum Doomed {
         until: u64,
         /// The joined segments that stay.
         kept: Vec<Random>,
+        /// Segments that cannot be read now, of which an earlier eviction may have killed some.
+        unread: Vec<Random>,
         /// The segments that are about to be removed, or rewritten with fewer rows.
         leaving: Vec<Random>,
     },
@@ -90,9 +92,9 @@ impl Doomed {
                 let ages = vec![Age { number, before: *before }];
                 return of_segments(&Whole { ages, ..Whole::default() });
             }
-            Self::Evicted { before, until, kept, leaving } => {
-                let evictions =
-                    vec![Eviction::new(number, before.unwrap_or(number), *until, [kept, leaving])];
+            Self::Evicted { before, until, kept, unread, leaving } => {
+                let names: [&[Random]; 3] = [kept, unread, leaving];
+                let evictions = vec![Eviction::new(number, before.unwrap_or(number), *until, names)];
                 return of_segments(&Whole { evictions, ..Whole::default() });
             }
             Self::All => Vec::new(),

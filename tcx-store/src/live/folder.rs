@@ -25,7 +25,7 @@ use crate::storage::Storage;
 use crate::storage::name::{FileName, SegmentName};
 use crate::sys::bytes::Random;
 pub(crate) use index::key_hashes;
-pub(crate) use stored::Stored;
+pub(crate) use stored::{Kept, Stored};
 
 /// So often a listing is made again because it was stale, or may lack what a change commits that was found in it.
 const LISTED_AT_MOST: usize = 3;

@@ -1,4 +1,4 @@
-//! What nobody should use any more, and is cached all the same: only who uses it is warned.
+//! What is deprecated and cached all the same: the program that uses it is warned, and the derives are not.
 
 use ::feature_cache::{CacheableOutput, Extractor, Stateless, cached_module};
 use ::std::clone::Clone;

@@ -165,7 +165,8 @@ fn verify_all(inspection: &Inspection, progress: &mut dyn FnMut(u64, u64)) -> Re
 
 /// Verifies again, and repairs files that are still found to be damaged; returns what was done to each.
 ///
-/// Processes that use the folder may go on: they meet fewer files, and no row is served that was not before.
+/// Processes that read the folder may go on: they meet fewer files, and no row is served that was not before. A process that is joining
+/// segments may give back rows of a segment that is moved away, or that a damaged change killed: let none write at that time.
 ///
 /// ```
 /// # use tcx_store::{Column, ColumnType, DType, Identity, Inspection, KeyType, Keys, Options, Spec, Store};

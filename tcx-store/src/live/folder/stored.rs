@@ -23,6 +23,23 @@ pub(crate) struct Stored {
     pub(crate) unread: Option<SegmentName>,
 }
 
+/// The joined segments that an eviction does not kill: their random bits.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    pub(crate) sure: Vec<Random>,
+    /// Those that cannot be read, and that an earlier eviction may have killed.
+    pub(crate) unread: Vec<Random>,
+}
+
+impl Kept {
+    /// Of these the ones that others have as well.
+    pub(crate) fn retain(&mut self, others: &Self) {
+        for own in [&mut self.sure, &mut self.unread] {
+            own.retain(|name| others.sure.contains(name) || others.unread.contains(name));
+        }
+    }
+}
+
 impl Live {
     pub(crate) fn stored(&mut self) -> Stored {
         let replaced = self.segments.replaced(&self.changes);
@@ -51,16 +68,19 @@ impl Live {
     }
 
     /// The segments that stand for others, may have rows as old as this time, in milliseconds since 1970, and stay when those in `goes` are
-    /// removed: their random bits. Also whatever cannot be read here: others may serve it.
-    pub(crate) fn kept(&self, until: u64, goes: &HashSet<SegmentName>) -> Vec<Random> {
-        let tombstones = self.changes.tombstones();
-        let stays = |name: &SegmentName| match self.segments.find(*name).map(|segment| segment.dated()) {
-            Some(own) => own.joined.is_some() && own.born <= until && !tombstones.kill_segment(own),
-            // An earlier eviction may have killed it.
-            None => !self.segments.is_gone(*name) && tombstones.spare(name.random),
-        };
-        let names = self.segments.names().filter(|name| !goes.contains(name));
-        names.filter(stays).map(|name| name.random).collect()
+    /// removed; and whatever cannot be read here, which others may serve.
+    pub(crate) fn kept(&self, until: u64, goes: &HashSet<SegmentName>) -> Kept {
+        let (tombstones, mut kept) = (self.changes.tombstones(), Kept::default());
+        for name in self.segments.names().filter(|name| !goes.contains(name)) {
+            match self.segments.find(name).map(|segment| segment.dated()) {
+                Some(own) if own.joined.is_none() || own.born > until || tombstones.kill_segment(own) => {}
+                Some(_) => kept.sure.push(name.random),
+                None if self.segments.is_gone(name) => {}
+                None if tombstones.spare(name.random) => kept.sure.push(name.random),
+                None => kept.unread.push(name.random),
+            }
+        }
+        kept
     }
 
     /// The segments in the folder that an earlier eviction names as about to be removed.

@@ -282,3 +282,52 @@ fn rows_that_made_room_for_the_changes_of_their_eviction_do_not_come_back_over_v
     found.sort_unstable();
     assert_eq!(found, [1, 1, 2]);
 }
+
+/// A segment in which x and y are joined, beside that of z; other rows were evicted before. Returns the name of the first.
+fn joined_after_an_eviction(dir: &Path) -> String {
+    let store = process(dir);
+    compute(&store, &["old"], 1);
+    seal_all(&store);
+    evict(&store.core, 1, EvictionOrder::OLDEST).unwrap();
+    for key in ["x", "y"] {
+        compute(&store, &[key], 1);
+        seal_all(&store);
+    }
+    store.core.compact(Effort::Thorough).unwrap();
+    store.core.collect(Duration::ZERO).unwrap();
+    let [joined] = &names(dir, "seg-")[..] else { panic!("{:?}", names(dir, "seg-")) };
+    compute(&store, &["z"], 1);
+    seal_all(&store);
+    joined.clone()
+}
+
+#[test]
+fn a_joined_segment_stays_that_cannot_be_opened_while_others_are_evicted() {
+    let dir = tempfile::tempdir().unwrap();
+    let joined = joined_after_an_eviction(dir.path());
+    let fails = Arc::new(AtomicBool::new(true));
+    let failing = fails.clone();
+    let steps = Faulty::with(move |_, step, path: &Path| {
+        let is_joined = path.file_name().is_some_and(|name| *name == *joined);
+        let fails = step == "open" && is_joined && failing.load(SeqCst);
+        fails.then_some(Fault::Refused(ErrorKind::Other))
+    });
+    let evicting = with_operations(dir.path(), steps);
+    evict(&evicting.core, 1, EvictionOrder::OLDEST).unwrap();
+    fails.store(false, SeqCst);
+    assert_eq!(values(&process(dir.path()), &KEYS), [1, 1, -1]);
+}
+
+/// A network file system may show a part of it.
+#[test]
+fn a_joined_segment_stays_of_which_a_part_is_seen_while_others_are_evicted() {
+    let dir = tempfile::tempdir().unwrap();
+    let joined = dir.path().join("m_v1").join(joined_after_an_eviction(dir.path()));
+    let bytes = std::fs::read(&joined).unwrap();
+    std::fs::remove_file(&joined).unwrap();
+    std::fs::write(&joined, &bytes[..bytes.len() / 2]).unwrap();
+    evict(&process(dir.path()).core, 1, EvictionOrder::OLDEST).unwrap();
+    std::fs::remove_file(&joined).unwrap();
+    std::fs::write(&joined, &bytes).unwrap();
+    assert_eq!(values(&process(dir.path()), &KEYS), [1, 1, -1]);
+}

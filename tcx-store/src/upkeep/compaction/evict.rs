@@ -9,6 +9,7 @@ use super::collect::{Collection, Grace};
 use crate::changes::Doomed;
 use crate::engine::Core;
 use crate::error::{Error, Result};
+use crate::live::folder::Kept;
 use crate::live::listing::Listing;
 use crate::segment::Segment;
 use crate::storage::name::{FileName, SegmentName};
@@ -63,7 +64,7 @@ pub(crate) struct Removal {
     /// A segment that stays until another one, with fewer rows, has its name.
     pub(crate) rewritten: Option<(SegmentName, SegmentName)>,
     /// The joined segments that were there before any of this was removed, if some is removed already: others may have rows of it.
-    pub(crate) known: Option<Vec<Random>>,
+    pub(crate) known: Option<Kept>,
 }
 
 /// Says that rows are about to go.
@@ -86,14 +87,16 @@ pub(crate) fn announce_removal(core: &Core, removal: &Removal) -> Result<()> {
         live.refresh()?;
         let mut leaving = live.leaving();
         leaving.extend(goes.iter().chain(rewritten.iter().map(|(own, _)| own)).map(|name| name.random));
-        let mut kept = Vec::new();
+        let mut kept = Kept::default();
         if first.is_some() {
             kept = live.kept(until, goes);
-            kept.retain(|own| known.as_ref().is_none_or(|known| known.contains(own)));
-            kept.extend(rewritten.map(|(_, next)| next.random));
+            if let Some(known) = known {
+                kept.retain(known);
+            }
+            kept.sure.extend(rewritten.map(|(_, next)| next.random));
         }
-        let leaving = leaving.into_iter().collect();
-        let doomed = Doomed::Evicted { before: first, until, kept, leaving };
+        let (Kept { sure, unread }, leaving) = (kept, leaving.into_iter().collect());
+        let doomed = Doomed::Evicted { before: first, until, kept: sure, unread, leaving };
         let created = live.changes.kill_segments(&*core.storage, &doomed);
         core.install(&mut live);
         match (created.map_err(failed)?, first) {
@@ -150,7 +153,7 @@ impl Collection<'_> {
     /// # Errors
     ///
     /// Returns an error if the folder cannot be listed, or is not the one that was opened.
-    fn joined_by_now(&self, removal: &Removal) -> Result<Vec<Random>> {
+    fn joined_by_now(&self, removal: &Removal) -> Result<Kept> {
         let mut live = self.core.live();
         live.refresh()?;
         let kept = live.kept(removal.until, &removal.goes);
