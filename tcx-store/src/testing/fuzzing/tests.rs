@@ -59,8 +59,7 @@ fn mutate(bytes: &mut Vec<u8>, dice: &mut Dice) {
 fn decode(name: &str, bytes: &[u8]) {
     let decoded = panic::catch_unwind(|| decoder(name)(bytes));
     if let Err(panic) = decoded {
-        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        eprintln!("the decoder `{name}` panics with these bytes (hexadecimal): {hex}");
+        eprintln!("the decoder `{name}` panics with these bytes: {bytes:?}");
         panic::resume_unwind(panic);
     }
 }
