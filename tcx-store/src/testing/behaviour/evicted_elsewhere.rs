@@ -127,16 +127,18 @@ fn let_expire(dir: &Path) {
 }
 
 #[test]
-fn values_that_are_put_in_the_place_of_rows_that_have_expired_are_not_displaced_by_these() {
-    for at in ["sync", "rename"] {
-        let dir = tempfile::tempdir().unwrap();
-        seal_each(dir.path(), &[&["x"], &["y"], &["z"]]);
-        let path = dir.path().to_owned();
-        let found = found_after(dir.path(), at, move || {
-            let_expire(&path);
-            put_all(&path);
-        });
-        assert_eq!(found, [2; 3], "{at}");
+fn rows_that_had_expired_before_others_were_invalidated_do_not_come_back() {
+    for (then, expected) in [(invalidate_found as fn(&Path), -1), (invalidate_old, -1), (put_all, 2)] {
+        for at in ["sync", "rename"] {
+            let dir = tempfile::tempdir().unwrap();
+            seal_each(dir.path(), &[&["x"], &["y"], &["z"]]);
+            let path = dir.path().to_owned();
+            let found = found_after(dir.path(), at, move || {
+                let_expire(&path);
+                then(&path);
+            });
+            assert_eq!(found, [expected; 3], "{at}");
+        }
     }
 }
 
