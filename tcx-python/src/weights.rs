@@ -36,9 +36,12 @@ impl Fingerprint {
     }
 
     /// Adds the bytes at an address.
-    fn memory(&self, py: Python<'_>, address: usize, bytes: usize) {
+    fn memory(&self, py: Python<'_>, address: usize, bytes: usize) -> PyResult<()> {
         let memory = Readable { address, bytes };
-        py.detach(|| self.add(memory.get()));
+        py.detach(|| {
+            self.add(memory.get()?);
+            Ok(())
+        })
     }
 
     /// `blake3:` and 64 hex digits.
@@ -50,26 +53,30 @@ impl Fingerprint {
 
 /// The checksum of the bytes at an address.
 #[pyfunction]
-pub(crate) fn checksum(py: Python<'_>, address: usize, bytes: usize) -> Bound<'_, PyBytes> {
+pub(crate) fn checksum(py: Python<'_>, address: usize, bytes: usize) -> PyResult<Bound<'_, PyBytes>> {
     let memory = Readable { address, bytes };
-    let hash = py.detach(|| blake3::hash(memory.get()));
-    PyBytes::new(py, hash.as_bytes())
+    let hash = py.detach(|| PyResult::Ok(blake3::hash(memory.get()?)))?;
+    Ok(PyBytes::new(py, hash.as_bytes()))
 }
 
 /// The bytes of a few cache lines of each of some pieces of memory, from the first to the last at equal distances: `lines` of each, or all
 /// of it where there are no more. They are compared as they are: a hash of so few bytes takes longer than reading them.
 #[pyfunction]
-pub(crate) fn sample(py: Python<'_>, memory: Vec<(usize, usize)>, lines: usize) -> Bound<'_, PyBytes> {
+pub(crate) fn sample(
+    py: Python<'_>,
+    memory: Vec<(usize, usize)>,
+    lines: usize,
+) -> PyResult<Bound<'_, PyBytes>> {
     let sampled = py.detach(|| {
         let most = |bytes: usize| bytes.min(lines * LINE);
         let mut sampled = Vec::with_capacity(memory.iter().map(|(_, bytes)| most(*bytes)).sum());
         for (address, bytes) in memory {
             let memory = Readable { address, bytes };
-            spread(memory.get(), lines).for_each(|line| sampled.extend_from_slice(line));
+            spread(memory.get()?, lines).for_each(|line| sampled.extend_from_slice(line));
         }
-        sampled
-    });
-    PyBytes::new(py, &sampled)
+        PyResult::Ok(sampled)
+    })?;
+    Ok(PyBytes::new(py, &sampled))
 }
 
 fn spread(memory: &[u8], lines: usize) -> impl Iterator<Item = &[u8]> {

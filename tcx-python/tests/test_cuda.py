@@ -353,7 +353,7 @@ def test_ids_may_be_on_a_gpu(directory, dtype):
 def test_an_optimizer_on_a_gpu_is_noticed(directory):
     module = torch.nn.Linear(8, 8).eval().cuda()
     inputs = torch.randn(4, 8, device="cuda")
-    cached = tcx.cached(module, directory, id="linear_v1", allow_gradients=True)
+    cached = tcx.cached(module, directory, id="linear_v1", allow_gradients=True, flush_interval=3600)
     cached(inputs, ids=[0, 1, 2, 3])
     for optimizer in (torch.optim.SGD(module.parameters(), 0.1), torch.optim.Adam(module.parameters(), 0.1, fused=True)):
         module(inputs).sum().backward()

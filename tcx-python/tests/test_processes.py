@@ -239,6 +239,16 @@ def test_rows_that_a_worker_reads_are_sent_without_a_copy(directory, workers):
     assert not table.stored([1])["dense"].is_shared()
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_dataset_has_rows_on_the_cpu_wherever_the_module_puts_them(directory, workers):
+    """A loader pins them, which it cannot with rows on a GPU."""
+    cached, ids = tcx.cached(network(), directory, id="linear_v1", output_device="meta"), list(range(16))
+    assert cached(inputs(ids), ids=ids).is_meta and cached.fetch(ids).is_meta
+    dataset = FeatureDataset(cached, [*ids, 99], load=inputs)
+    rows = torch.cat(list(torch.utils.data.DataLoader(dataset, batch_size=4, num_workers=workers)))
+    assert torch.allclose(rows, network()(inputs([*ids, 99]))) and dataset[0].device.type == "cpu"
+
+
 def test_a_data_loader_of_the_default_kind_fills_the_cache(directory):
     cached = tcx.cached(network(), directory, id="linear_v1", flush_interval=3600)
     dataset = FeatureDataset(cached, list(range(64)), load=inputs)

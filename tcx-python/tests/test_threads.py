@@ -53,3 +53,41 @@ def test_calls_let_go_of_the_gil(directory, patient, name):
         }
         assert not lets_others_run(lambda: sum(range(1000))), "the test sees a thread that runs by itself"
         assert lets_others_run(calls[name])
+
+
+def test_verify_may_run_beside_a_thread_that_computes(directory):
+    class Reuses(torch.nn.Module):
+        """Every output is in the same memory."""
+
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(4), requires_grad=False)
+
+        def forward(self, found):
+            if not hasattr(self, "memory"):
+                self.memory = torch.empty(64, 4)
+            self.memory[: len(found)].copy_(found[:, None] * self.weight)
+            return self.memory[: len(found)]
+
+    def load(ids):
+        return torch.tensor([float(own) for own in ids])
+
+    stop, ids = threading.Event(), list(range(64))
+
+    def work():
+        number = 1000
+        while not stop.is_set():
+            batch = list(range(number, number + 64))
+            cached(load(batch), ids=batch)
+            number += 64
+
+    with tcx.cached(Reuses().eval(), directory, id="reuses_v1") as cached:
+        cached(load(ids), ids=ids)
+        thread = threading.Thread(target=work)
+        thread.start()
+        try:
+            found = [cached.verify(ids, load) for _ in range(50)]
+        finally:
+            stop.set()
+            thread.join()
+        assert not any(found)

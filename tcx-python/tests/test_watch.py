@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+import weakref
 
+import numpy
 import pytest
 import torch
 from conftest import frozen
@@ -163,3 +166,53 @@ def test_a_module_that_keeps_its_last_output_is_computed_with():
 
     cached = computed(Keeps().eval(), batches=5)
     assert cached.coverage([f"id {number}" for number in range(20)]).is_complete
+
+
+@pytest.mark.parametrize("how", ["by the handle", "before a flush"])
+def test_memory_that_moved_weights_had_is_freed(directory, how):
+    array = numpy.ones((2, 4), numpy.float32)
+    linear = frozen(torch.nn.Linear(4, 2, bias=False))
+    linear.weight.data = torch.from_numpy(array)
+    cached = tcx.cached(linear, directory, id="m_v1", flush_interval=3600)
+    cached(torch.ones(2, 4), ids=["a", "b"])
+    memory = weakref.ref(array)
+    del array
+    if how == "by the handle":
+        # As `to` does for another device.
+        cached._apply(torch.clone)
+    else:
+        linear._apply(torch.clone)
+        cached.flush()
+    gc.collect()
+    assert memory() is None
+    cached(torch.ones(2, 4), ids=["c", "d"])
+    linear.weight.data.fill_(3)
+    with pytest.raises(tcx.ModuleViolationError, match="weight `weight`: changed"):
+        cached.flush()
+
+
+def test_a_move_to_memory_with_other_values_is_noticed_by_the_next_batch(directory, linear):
+    cached = tcx.cached(linear, directory, id="m_v1")
+    cached(torch.ones(2, 4), ids=["a", "b"])
+    before = linear.weight.clone()
+    cached._apply(lambda own: own * 2)
+    cached._apply(lambda own: own / 2)
+    assert torch.equal(linear.weight, before)
+    cached(torch.ones(2, 4), ids=["c", "d"])
+    cached.to("meta")
+    linear.load_state_dict({"weight": before + 1, "bias": torch.zeros(2)}, assign=True)
+    linear.requires_grad_(False)
+    with pytest.raises(tcx.ModuleViolationError, match="changed after it was frozen"):
+        cached(torch.ones(2, 4), ids=["e", "f"])
+    assert cached.coverage(["a", "b", "c", "d"]).is_complete
+
+
+def test_values_that_change_before_a_move_are_noticed(directory, linear):
+    cached = tcx.cached(linear, directory, id="m_v1", flush_interval=3600)
+    cached(torch.ones(2, 4), ids=["a", "b"])
+    before = linear.weight.clone()
+    linear.weight.data.numpy().fill(3)
+    linear.weight.data = before
+    cached._apply(torch.clone)
+    with pytest.raises(tcx.ModuleViolationError, match="weight `weight`: changed"):
+        cached.flush()

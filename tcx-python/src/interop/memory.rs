@@ -8,6 +8,10 @@
 use std::mem::MaybeUninit;
 use std::slice;
 
+use pyo3::PyResult;
+
+use crate::interop::error::invalid;
+
 /// Memory to read, of the caller.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Readable {
@@ -17,13 +21,19 @@ pub(crate) struct Readable {
 
 impl Readable {
     /// Its bytes.
-    pub(crate) fn get(&self) -> &[u8] {
-        if self.bytes == 0 || self.address == 0 {
-            return &[];
+    ///
+    /// # Errors
+    ///
+    /// Fails where there are bytes but no address: the values of such a tensor are elsewhere.
+    pub(crate) fn get(&self) -> PyResult<&[u8]> {
+        match (self.bytes, self.address) {
+            // A tensor without elements has the address 0, which is not dereferenced.
+            (0, _) => Ok(&[]),
+            (bytes, 0) => Err(invalid(format!("{bytes} bytes have no address"))),
+            // SAFETY: see above: the memory is readable for this number of bytes, and unchanged, until the call returns; `self` does
+            // not outlive the call.
+            (bytes, address) => Ok(unsafe { slice::from_raw_parts(address as *const u8, bytes) }),
         }
-        // SAFETY: see above: the memory is readable for this number of bytes, and unchanged, until the call returns; `self` does not
-        // outlive the call. A tensor without elements has the address 0, which is not dereferenced.
-        unsafe { slice::from_raw_parts(self.address as *const u8, self.bytes) }
     }
 }
 

@@ -30,9 +30,9 @@ impl Column {
 impl Column {
     /// Rows of equal width, one after the other at an address.
     #[staticmethod]
-    fn dense(py: Python<'_>, address: usize, bytes: usize) -> Self {
+    fn dense(py: Python<'_>, address: usize, bytes: usize) -> PyResult<Self> {
         let memory = Readable { address, bytes };
-        py.detach(|| Self::of(tcx_store::Column::dense(memory.get())))
+        py.detach(|| Ok(Self::of(tcx_store::Column::dense(memory.get()?))))
     }
 
     /// Integers of 64 bits.
@@ -58,15 +58,15 @@ impl Column {
 
     /// One piece of memory for each row: its address and its length in bytes.
     #[staticmethod]
-    fn varying(py: Python<'_>, rows: Vec<(usize, usize)>) -> Self {
+    fn varying(py: Python<'_>, rows: Vec<(usize, usize)>) -> PyResult<Self> {
         py.detach(|| {
             let mut values = Vec::with_capacity(rows.iter().map(|(_, bytes)| bytes).sum());
             let mut ends = Vec::with_capacity(rows.len());
             for (address, bytes) in rows {
-                values.extend_from_slice(Readable { address, bytes }.get());
+                values.extend_from_slice(Readable { address, bytes }.get()?);
                 ends.push(values.len());
             }
-            Self::of(tcx_store::Column::varying(values, ends))
+            Ok(Self::of(tcx_store::Column::varying(values, ends)))
         })
     }
 
@@ -77,7 +77,7 @@ impl Column {
             let mut values = Vec::with_capacity(rows.len() * width);
             for (address, bytes) in rows {
                 let end = values.len() + width;
-                values.extend_from_slice(Readable { address, bytes }.get());
+                values.extend_from_slice(Readable { address, bytes }.get()?);
                 if bytes == 0 {
                     values.resize(end, 0);
                 }
@@ -96,7 +96,7 @@ impl Column {
             return Err(invalid("the ends of packed rows do not divide their memory"));
         }
         let memory = Readable { address, bytes };
-        Ok(py.detach(|| Self::of(tcx_store::Column::varying(memory.get().to_vec(), ends))))
+        py.detach(|| Ok(Self::of(tcx_store::Column::varying(memory.get()?.to_vec(), ends))))
     }
 
     /// Strings.

@@ -36,10 +36,10 @@ impl Keys {
 
     /// Integers of 64 bits, `bytes / 8` of them at an address.
     #[staticmethod]
-    fn ints_at(address: usize, bytes: usize, view: u32) -> Self {
+    fn ints_at(address: usize, bytes: usize, view: u32) -> PyResult<Self> {
         let memory = Readable { address, bytes };
-        let (chunks, _) = memory.get().as_chunks();
-        Self(tcx_store::Keys::ints(chunks.iter().map(|id| i64::from_le_bytes(*id)), view))
+        let (chunks, _) = memory.get()?.as_chunks();
+        Ok(Self(tcx_store::Keys::ints(chunks.iter().map(|id| i64::from_le_bytes(*id)), view)))
     }
 
     /// Bytes.

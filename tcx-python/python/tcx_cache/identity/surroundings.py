@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..errors import InvalidWeightsError, ModuleViolationError
@@ -10,6 +11,8 @@ from ..errors import InvalidWeightsError, ModuleViolationError
 #: The key of ``config=`` that declares the dtype of autocast.
 AUTOCAST = "autocast"
 _DEVICES = ("cpu", "cuda")
+#: Others that have autocast.
+_OTHER_DEVICES = ("xpu", "mps", "hpu")
 
 
 class Surroundings:
@@ -64,6 +67,26 @@ class Surroundings:
                 f"autocast is active for {', '.join(sorted(dtypes))} where samples are computed, and the weights are on {expected}, where it casts nothing, so rows "
                 f"computed with and without it would mix; compute inside of `torch.autocast({expected!r}, torch.{self._autocast})`"
             )
+
+
+class Autocast:
+    """The autocast that is active in the thread that makes this: others have one of their own."""
+
+    def __init__(self) -> None:
+        import torch
+
+        self._dtypes = _active((*_DEVICES, *_OTHER_DEVICES))
+        self._caches = bool(torch.is_autocast_cache_enabled())
+
+    @contextlib.contextmanager
+    def active(self) -> Iterator[None]:
+        """Makes it that of the calling thread."""
+        import torch
+
+        with contextlib.ExitStack() as stack:
+            for device, name in self._dtypes.items():
+                stack.enter_context(torch.autocast(device, getattr(torch, name), cache_enabled=self._caches))
+            yield
 
 
 def _active(devices: tuple[str, ...]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from .. import _native
 from ..tensors.memory import is_array, is_tensor
+from .wrappers import unwrap
 
 #: The types of most attributes, which hold no tensor.
 _PLAIN = (bool, int, float, str, bytes, type(None), type, type(len), type(lambda: 0))
@@ -137,16 +138,21 @@ def left_out(scan: Scan, state: dict[str, Any]) -> tuple[dict[str, Any], dict[st
     may be others."""
 
     def missing(tensors: dict[str, Any]) -> dict[str, Any]:
-        return {name: own for name, own in tensors.items() if name not in state or not _is_same(state[name], own)}
+        return {name: own for name, own in tensors.items() if name not in state or not _is_same(state[name], own, name)}
 
     return missing(scan.buffers), {**missing(scan.parameters), **scan.attributes}
 
 
-def _is_same(one: Any, other: Any) -> bool:
-    def form(tensor: Any) -> tuple[Any, ...]:
-        return tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride(), tensor.device
+def _is_same(one: Any, other: Any, name: str) -> bool:
+    return one is other or _form(one, name) == _form(other, name)
 
-    return one is other or form(one) == form(other)
+
+def _form(tensor: Any, name: str) -> tuple[Any, ...]:
+    wrapped = unwrap(tensor, name)
+    if wrapped is None:
+        return tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride(), tensor.device
+    # Not its text: a `state_dict` has weights without gradients, which the text of some classes shows.
+    return type(tensor), *(_form(part, f"{name}.{own}") for own, part in wrapped.parts.items())
 
 
 def as_tensor(value: Any) -> Any:

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
+import time
 from dataclasses import dataclass
 from typing import Any
 
 from .. import _native
 from ..errors import InvalidWeightsError, ModuleViolationError
 from ..runtime.locks import ProcessLock
+from ..tensors.captures import beside_captures
+from . import sample
 from .adapters import adapters
 from .script import script
 from .unsaved import Scan, as_tensor, left_out
 from .weights import contiguous, fingerprint, refuse, saved
+from .wrappers import flat
 
 #: Cache lines that are read after each computed batch, over all weights.
 _LINES = 1024
 #: The most names of tensors that an entry of an identity has.
 _NAMES = 8
+#: The seconds between attempts to read the weights for the writer.
+_PAUSES = (0.1, 0.4, 1.6)
 _VERSION, _FORM = operator.attrgetter("_version"), operator.attrgetter("dtype", "shape", "device")
 _ADDRESS, _STRIDE, _TRACKS = operator.methodcaller("data_ptr"), operator.methodcaller("stride"), operator.attrgetter("requires_grad")
 _REMEDY = "freeze the module again after the last change, and bump the id"
@@ -30,7 +37,7 @@ class _Weight:
     #: What the module has: a tensor, or an array.
     source: Any
     tensor: Any
-    #: Keeps the memory, also if the weight is given another.
+    #: Keeps the memory, also if the weight is given another, until it is looked at again.
     alias: Any
     version: int
     form: tuple[Any, ...]
@@ -39,9 +46,10 @@ class _Weight:
     @staticmethod
     def freeze(name: str, source: Any) -> _Weight:
         tensor = as_tensor(source)
-        # The version first: a write at the same time is then noticed.
-        version, checksum = _version(tensor), _checksum(tensor, name)
-        return _Weight(name, source, tensor, tensor.detach(), version, _form(tensor), checksum)
+        # The version first: a write at the same time is then noticed, and so is other memory.
+        version, alias = _version(tensor), tensor.detach()
+        checksum = _checksum(alias, name)
+        return _Weight(name, source, tensor, alias, version, _form(alias), checksum)
 
     def is_touched(self, source: Any) -> bool:
         """Whether something was written to it through torch, or it has other memory, or is another tensor."""
@@ -50,6 +58,17 @@ class _Weight:
     def is_written(self) -> bool:
         """Whether its memory has other values than when it was frozen."""
         return _checksum(self.alias, self.name) != self.checksum
+
+    def again(self, source: Any) -> _Weight | None:
+        """The weight as it is now, with its memory of now; ``None`` if its values have changed.
+
+        Raises:
+            InvalidWeightsError: if its values are not known.
+        """
+        now = _Weight.freeze(self.name, source)
+        is_same = (now.checksum, now.form[1:3]) == (self.checksum, self.form[1:3])
+        # Rows that wait were computed with the memory of before.
+        return now if is_same and not self.is_written() else None
 
 
 def _version(tensor: Any) -> int:
@@ -143,8 +162,8 @@ class Watch:
     """Notices that the weights of a module have changed since its identity was made.
 
     It compares, before and after each computed batch, versions, addresses, dtypes and shapes; after it, 64 KiB of cache lines spread over
-    all weights on the CPU; and before rows become durable, the checksum of all weights. Weights that were moved, or loaded again with the
-    same values, are the same. Attributes that ``forward`` adds are its own.
+    all weights on the CPU, and 16,384 elements spread over those on a GPU; and before rows become durable, the checksum of all weights.
+    Weights that were moved, or loaded again with the same values, are the same. Attributes that ``forward`` adds are its own.
     """
 
     def __init__(self, module: Any, allows_gradients: bool) -> None:
@@ -154,9 +173,11 @@ class Watch:
         self._allows_gradients = allows_gradients
         self._changed: str | None = None
         self._lock = ProcessLock()
-        self._attributes = scan.attributes.keys()
         self._classes = _classes(scan)
-        self._weights = [_Weight.freeze(name, own) for name, own in scan.all.items()]
+        #: Of weights that hold their values in other tensors, which are watched: what else decides their values.
+        found, self._texts = flat(scan.all)
+        self._attributes = found.keys() - flat(scan.registered)[0].keys()
+        self._weights = [_Weight.freeze(name, own) for name, own in found.items()]
         #: The attributes that appeared while `forward` ran.
         self._of_forward: set[str] = set()
         self._walked: _Walk | None = None
@@ -165,8 +186,10 @@ class Watch:
 
     def _take_sample(self) -> None:
         lines = max(_LINES // max(len(self._weights), 1), 2)
+        on_gpu = [own.alias for own in self._weights if sample.is_on_gpu(own.alias)]
         here = [own.alias for own in self._weights if own.alias.device.type == "cpu" and own.alias.is_contiguous()]
-        self._sampled = [(own.data_ptr(), own.nbytes) for own in here], lines
+        self._on_gpu = sample.Sample(on_gpu)
+        self._sampled = [(own.data_ptr(), own.nbytes) for own in here if not sample.is_on_gpu(own)], lines
         self._sample = _native.sample(*self._sampled)
 
     def check(self, has_run: bool = False) -> bool:
@@ -196,13 +219,15 @@ class Watch:
                 self._fail(self._first_written(), "changed in place after it was frozen, so that rows computed before and after would differ")
             if scan is not None or touched:
                 contents = scan.contents() if scan is not None else walked.contents if walked else None
+                # A walk does not show what tensors inside of weights were replaced by.
+                contents = None if self._texts else contents
                 tensors = [own for own in found.values() if hasattr(own, "requires_grad")]
                 self._walked = None if contents is None else _Walk(contents, found, _Untouched(self._weights), tensors)
         return scan is not None
 
     def _is_sampled_otherwise(self) -> bool:
-        """Whether some of the cache lines have other bytes than when the weights were frozen."""
-        return _native.sample(*self._sampled) != self._sample
+        """Whether some of the cache lines, or elements on a GPU, have other bytes than when the weights were frozen."""
+        return _native.sample(*self._sampled) != self._sample or self._on_gpu.is_other()
 
     def _unchanged(self) -> _Walk | None:
         """The last walk, if another one would find the same, and nothing to refuse."""
@@ -214,7 +239,7 @@ class Watch:
 
     def _found(self, scan: Scan, has_run: bool) -> dict[str, Any]:
         """The tensors that the module has now, under the same names."""
-        known, found = scan.registered, scan.all
+        known, (found, texts) = flat(scan.registered)[0], flat(scan.all)
         names = {own.name for own in self._weights}
         changed = {name for name in found.keys() ^ names if name not in self._of_forward}
         if has_run:
@@ -223,7 +248,10 @@ class Watch:
             changed -= new
         if changed:
             name = sorted(changed)[0]
-            self._fail(name, "was added or removed after it was frozen", is_attribute=name in scan.attributes)
+            self._fail(name, "was added or removed after it was frozen", is_attribute=name in found and name not in known)
+        other = next((name for name, text in self._texts.items() if texts.get(name) != text), None)
+        if other is not None:
+            self._fail(other, "changed after it was frozen, so that rows computed before and after would differ")
         classes = _classes(scan)
         if has_run:
             self._classes = {**classes, **self._classes}
@@ -237,14 +265,13 @@ class Watch:
         for number in touched:
             before = self._weights[number]
             try:
-                now = _Weight.freeze(before.name, found[before.name])
+                now = before.again(found[before.name])
             except InvalidWeightsError as error:
                 self._fail(before.name, f"changed after it was frozen: {error}")
                 return
-            is_same = (now.checksum, now.form[1:3]) == (before.checksum, before.form[1:3])
-            # Rows that wait were computed with the memory of before.
-            if not is_same or before.is_written():
+            if now is None:
                 self._fail(before.name, "changed after it was frozen, so that rows computed before and after would differ")
+                return
             self._weights[number] = now
         self._take_sample()
 
@@ -259,15 +286,49 @@ class Watch:
         if self._changed:
             raise ModuleViolationError(self._changed)
 
+    def renew(self) -> None:
+        """Lets go of the memory that weights had before they were moved, if their values are the same. It finds no fault: the next check does."""
+        try:
+            found = flat(Scan(self._module).all)[0]
+        except InvalidWeightsError:
+            return
+        self._renew({own.name: found.get(own.name, own.source) for own in self._weights})
+
+    def _renew(self, sources: dict[str, Any]) -> None:
+        with self._lock:
+            moved = [number for number, own in enumerate(self._weights) if self._changed is None and own.is_touched(sources[own.name])]
+            for number in moved:
+                before = self._weights[number]
+                with contextlib.suppress(InvalidWeightsError):
+                    self._weights[number] = before.again(sources[before.name]) or before
+            if moved:
+                self._walked = None
+                self._take_sample()
+
     def attest(self) -> str | None:
         """What has changed, of all values; the writer asks before rows become durable."""
-        # Reading all weights takes long, and batches are checked at the same time.
-        if self._changed is None and any(own.is_written() for own in list(self._weights)):
-            with self._lock:
-                # What was written to may be the memory of a weight no more, which has the same values elsewhere.
-                changed = next((own for own in self._weights if own.is_written()), None)
-                if changed is not None and self._changed is None:
-                    self._changed = (
-                        f"weight `{changed.name}`: changed in place after it was frozen, so that rows computed before and after would differ; {_REMEDY}"
-                    )
-        return self._changed
+        # Its thread reads weights on a GPU while other threads do there what they like. A no would be final.
+        for pause in _PAUSES:
+            try:
+                return self._attested()
+            except Exception:
+                time.sleep(pause)
+        return self._attested()
+
+    def _attested(self) -> str | None:
+        with beside_captures():
+            # A weight that was moved keeps memory of before. First, so that what follows sees its memory of now.
+            self._renew({own.name: own.source for own in self._weights})
+            # Reading all weights takes long, and batches are checked at the same time.
+            if self._changed is None and any(own.is_written() for own in list(self._weights)):
+                self._look_again()
+            return self._changed
+
+    def _look_again(self) -> None:
+        with self._lock:
+            # What was written to may be the memory of a weight no more, which has the same values elsewhere.
+            changed = next((own for own in self._weights if own.is_written()), None)
+            if changed is not None and self._changed is None:
+                self._changed = (
+                    f"weight `{changed.name}`: changed in place after it was frozen, so that rows computed before and after would differ; {_REMEDY}"
+                )

@@ -9,6 +9,7 @@ from ..errors import InvalidWeightsError
 from ..schema.types import SIZES
 from ..tensors.memory import dtype_name, plain
 from .unsaved import Scan, as_tensor
+from .wrappers import unwrap
 
 #: The names that libtorch's bindings in Rust give to types that tcx does not store.
 _RUST_NAMES = {
@@ -35,17 +36,29 @@ WEIGHTS = _Weights()
 
 def fingerprint(tensors: dict[str, Any]) -> str:
     """The canonical hash of tensors, the same as that of ``tcx::Frozen``: in the order of their names, each with its name, dtype, shape and
-    little-endian values, every part preceded by its length."""
+    little-endian values, every part preceded by its length. A tensor that holds its values in others, which Rust does not have, has instead
+    of these a text and the tensors inside."""
     hasher = _native.Fingerprint()
     for name in sorted(tensors, key=lambda name: name.encode()):
-        tensor = as_tensor(tensors[name])
-        found = dtype_name(tensor)
-        hasher.part(name.encode())
-        hasher.part(_RUST_NAMES.get(found, found).encode())
-        hasher.part(b"".join(size.to_bytes(8, "little") for size in tensor.shape))
-        owner = contiguous(tensor, name)
-        hasher.memory(owner.data_ptr(), owner.nbytes)
+        _add(hasher, name, as_tensor(tensors[name]))
     return hasher.digest()
+
+
+def _add(hasher: _native.Fingerprint, name: str, tensor: Any) -> None:
+    hasher.part(name.encode())
+    wrapped = unwrap(tensor, name)
+    if wrapped is not None:
+        # No dtype has this name.
+        hasher.part(b"class")
+        hasher.part(wrapped.text.encode())
+        for part, own in wrapped.parts.items():
+            _add(hasher, f"{name}.{part}", own)
+        return
+    found = dtype_name(tensor)
+    hasher.part(_RUST_NAMES.get(found, found).encode())
+    hasher.part(b"".join(size.to_bytes(8, "little") for size in tensor.shape))
+    owner = contiguous(tensor, name)
+    hasher.memory(owner.data_ptr(), owner.nbytes)
 
 
 def contiguous(tensor: Any, name: str) -> Any:
@@ -60,9 +73,30 @@ def contiguous(tensor: Any, name: str) -> Any:
         raise InvalidWeightsError(f"weight `{name}`: is on the device `meta`, without values; load the weights before")
     if tensor.layout != torch.strided or tensor.is_quantized:
         raise InvalidWeightsError(f"weight `{name}`: expected a dense tensor, found a sparse or quantized one; call `to_dense` or `dequantize`")
+    _refuse_without_memory(tensor, tensor, name)
     if dtype_name(tensor) in SIZES:
-        return plain(tensor, f"weight `{name}`").owner
-    return tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
+        owner = plain(tensor, f"weight `{name}`").owner
+    else:
+        owner = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
+    _refuse_without_memory(owner, tensor, name)
+    return owner
+
+
+def _refuse_without_memory(owner: Any, tensor: Any, name: str) -> None:
+    if owner.nbytes and not _address(owner):
+        own = type(tensor)
+        raise InvalidWeightsError(
+            f"weight `{name}`: is a `{own.__module__}.{own.__qualname__}`, which has no memory of its own, so its values are not known; replace it by a plain tensor "
+            "(such as `dequantize` or `full_tensor` returns), or give its class the methods `__tensor_flatten__` and `__tensor_unflatten__`"
+        )
+
+
+def _address(tensor: Any) -> int:
+    try:
+        return int(tensor.data_ptr())
+    except RuntimeError:
+        # Some classes raise it instead of 0.
+        return 0
 
 
 def saved(module: Any) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from ..batch.split import Inputs, Plan, as_inputs, plan
 from ..engine import ids as keys
 from ..engine.rows import Found, Rows, timed
 from ..errors import InvalidBatchError, ModuleViolationError
+from ..runtime.untraced import untraced
 from ..schema.declared import Batch
 from ..schema.tree import Schema
 from ..sharing import settings
@@ -23,7 +24,7 @@ from ..sharing.rank import Rank
 from ..sharing.reports import SharedReport, ShardReport
 from ..sharing.sequence import Sequence
 from ..sharing.shards import warm_sharded
-from ..tensors.streams import is_capturing
+from ..tensors.streams import refuse_capture
 from . import checks
 from .computing import Computing
 from .table import WarmReport, check_batch_size, distinct_positions, reopen, travel, warm
@@ -90,10 +91,18 @@ class Cached(Upkeep, torch.nn.Module, Generic[Batch]):
         """Changes nothing: the module stays in evaluation mode, also where it is a part of one that is trained."""
         return self
 
+    def _apply(self, fn: Callable[[Any], Any], recurse: bool = True) -> Cached[Batch]:
+        """Moves the module, as ``to`` does, and frees the memory that its weights had."""
+        module: Any = super()
+        module._apply(fn, recurse)
+        self._computing.watch.renew()
+        return self
+
     def view(self, number: int) -> Cached[Batch]:
         """The same module for a variant of its samples, such as an augmentation: 0 is the sample itself."""
         return Cached(self._computing, self._rows, checked_view(number), self._output_device)
 
+    @untraced
     def forward(self, *args: Any, ids: Any, **kwargs: Any) -> Batch:
         """The outputs of a batch, one row for each id in the order asked. Only missing samples are computed, each id once.
 
@@ -110,21 +119,26 @@ class Cached(Upkeep, torch.nn.Module, Generic[Batch]):
         ids = keys.once(ids)
         listed = keys.listed(ids)
         split = plan(Inputs(*args, **kwargs), len(listed))
-        packed = self._rows.pack(ids, self._view)
-        found = self._lookup(packed)
+        packed, device = self._rows.pack(ids, self._view), self._device()
+        found = self._lookup(packed, device)
         if found is None or found.missing:
             found = self._complete(listed, packed, found, split.select, split)
-        return self._output(found)
+        return self._output(found, device)
 
+    @untraced
     def fetch(self, ids: Any, load: Loader | None = None) -> Batch:
         """The outputs of these ids. If some are missing, ``load`` is called with their ids, each once, and returns their inputs.
 
         Raises:
             InvalidBatchError: if rows are missing and there is no ``load``; otherwise as :meth:`forward`.
         """
+        return self._fetch(ids, load)
+
+    def _fetch(self, ids: Any, load: Loader | None, output_device: torch.device | None = None) -> Batch:
+        """As :meth:`fetch`, with the rows on a device."""
         ids = keys.once(ids)
-        packed = self._rows.pack(ids, self._view)
-        found = self._lookup(packed)
+        packed, device = self._rows.pack(ids, self._view), output_device or self._device()
+        found = self._lookup(packed, device)
         listed: list[Any] = []
         while found is None or found.missing:
             # As late as possible: other threads and processes compute too, and a child of `fork` has the view of its parent so far.
@@ -138,11 +152,11 @@ class Cached(Upkeep, torch.nn.Module, Generic[Batch]):
                 found = self._complete(listed, packed, found, loaded.select)
             except _NotLoadedError:
                 # A row that was found before is gone: another process has invalidated or evicted it.
-                found = self._lookup(packed)
+                found = self._lookup(packed, device)
             except (TypeError, AttributeError) as error:
                 _explain(error, loaded.inputs)
                 raise
-        return self._output(found)
+        return self._output(found, device)
 
     def _load(self, wanted: list[Any], load: Loader | None) -> Plan:
         if load is None:
@@ -156,13 +170,10 @@ class Cached(Upkeep, torch.nn.Module, Generic[Batch]):
         except InvalidBatchError as error:
             raise InvalidBatchError(f"module `{self.id}`: what `load` returned for {len(wanted)} samples: {error}") from None
 
-    def _lookup(self, packed: _native.Keys) -> Found | None:
-        is_on_gpu = self._device().type == "cuda"
-        if is_on_gpu and is_capturing():
-            raise InvalidBatchError(
-                f"module `{self.id}`: rows were asked for while a CUDA graph is captured, which would copy the memory of this lookup whenever it is replayed; ask for "
-                "them before, and copy them into an input of the graph"
-            )
+    def _lookup(self, packed: _native.Keys, device: torch.device) -> Found | None:
+        is_on_gpu = device.type == "cuda"
+        if is_on_gpu:
+            refuse_capture(self.id)
         return self._rows.lookup(packed, pinned=is_on_gpu)
 
     def _complete(
@@ -308,8 +319,9 @@ class Cached(Upkeep, torch.nn.Module, Generic[Batch]):
         self._refuse_itself()
         with computing.lock:
             output = computing.run(inputs)
-        batch = checks.Batch(self._schema(), stored, len(stored_ids), lambda _: None, lambda row: repr(stored_ids[row]))
-        return checks.difference(batch, output)
+            batch = checks.Batch(self._schema(), stored, len(stored_ids), lambda _: None, lambda row: repr(stored_ids[row]))
+            # Another thread may have the module write its next output into the memory of this one.
+            return checks.difference(batch, output)
 
     def _schema(self) -> Schema:
         schema = self._rows.schema
@@ -322,9 +334,8 @@ class Cached(Upkeep, torch.nn.Module, Generic[Batch]):
         # A forked child of a process that has used CUDA cannot use it: it gets the rows on the CPU.
         return torch.device("cpu") if own.type == "cuda" and torch.cuda._is_in_bad_fork() else own
 
-    def _output(self, found: Found) -> Batch:
+    def _output(self, found: Found, device: torch.device) -> Batch:
         values = found.values()
-        device = self._device()
         if device.type != "cpu":
             values = [_moved(value, device) for value in values]
         batch: Batch = self._schema().build(values)

@@ -14,6 +14,7 @@ from ..errors import InvalidBatchError, InvalidSettingsError, ModuleViolationErr
 from ..runtime.locks import ProcessLock
 from ..runtime.numbers import whole
 from ..runtime.progress import progress
+from ..runtime.untraced import untraced
 from ..schema.declared import Batch
 from ..schema.tree import Schema, node
 from .upkeep import Upkeep, checked_view
@@ -57,6 +58,7 @@ class Table(Upkeep, Generic[Batch]):
         """The same table for a variant of its samples, such as an augmentation: 0 is the sample itself."""
         return Table(self._rows, checked_view(number), self._computing, self._is_of_module)
 
+    @untraced
     def get(self, ids: Any) -> Batch | None:
         """The values of these ids, if all of them are stored, and ``None`` if one is missing; :meth:`coverage` reports which.
 
@@ -69,6 +71,7 @@ class Table(Upkeep, Generic[Batch]):
         batch: Batch = found.output(self._schema())
         return batch
 
+    @untraced
     def stored(self, ids: Any) -> Batch:
         """The values of these ids, all of which are stored.
 
@@ -81,6 +84,7 @@ class Table(Upkeep, Generic[Batch]):
             raise self._rows.incomplete(ids, self._view)
         return found
 
+    @untraced
     def fetch(self, ids: Any, compute: Compute | None = None) -> Batch:
         """The values of these ids, one row each in the order asked. If some are missing, ``compute`` is called once with their ids, each
         once, and returns their values in that order.
@@ -131,6 +135,7 @@ class Table(Upkeep, Generic[Batch]):
                 "compute there without the handle, or use another table"
             )
 
+    @untraced
     def put(self, ids: Any, values: Any) -> int:
         """Stores the values of those ids that have none yet, and returns how many it has stored: stored values stay as they are.
 
@@ -141,6 +146,7 @@ class Table(Upkeep, Generic[Batch]):
         """
         return self._put(ids, values, replaces=False)
 
+    @untraced
     def replace(self, ids: Any, values: Any) -> int:
         """Stores the values of these ids in the place of those that are stored, durably: also of those that another process has stored or
         replaced.

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
+from ..errors import InvalidBatchError
+
 
 def wait(values: Iterable[Any]) -> None:
     """Waits until the tensors on a GPU among these values, and among the items of lists, are computed."""
@@ -37,10 +39,57 @@ def set_device(device: int | None) -> None:
         cuda.set_device(device)
 
 
+def uses_cuda() -> bool:
+    """Whether this process uses a GPU."""
+    return _cuda() is not None
+
+
+class Queued:
+    """What a thread has queued on its current streams. Others, which have streams of their own, wait for it before they call what uses it."""
+
+    def __init__(self) -> None:
+        self._events: list[tuple[Any, Any]] = []
+        self.note()
+
+    def note(self) -> None:
+        """Notes what the calling thread has queued so far."""
+        cuda = _cuda()
+        # What is captured is not done, and nothing can wait for it.
+        if cuda is not None and not is_capturing():
+            self._events = [(device, cuda.current_stream(device).record_event()) for device in _used(cuda)]
+
+    def wait(self) -> None:
+        """Has what the calling thread queues from now on, on its current streams, done after what was noted."""
+        cuda = _cuda()
+        if cuda is not None:
+            for device, event in self._events:
+                cuda.current_stream(device).wait_event(event)
+
+
+def _used(cuda: Any) -> list[int]:
+    """The GPUs that this process uses; a stream of another would take memory there."""
+    torch: Any = sys.modules["torch"]
+    is_used = getattr(torch._C, "_cuda_hasPrimaryContext", None)
+    return [int(cuda.current_device())] if is_used is None else [device for device in range(cuda.device_count()) if is_used(device)]
+
+
 def is_capturing() -> bool:
     """Whether what this thread queues becomes part of a CUDA graph instead of being done."""
     cuda = _cuda()
     return cuda is not None and bool(cuda.is_current_stream_capturing())
+
+
+def refuse_capture(module: str | None = None) -> None:
+    """Refuses rows for a GPU while a CUDA graph is captured.
+
+    Raises:
+        InvalidBatchError: if this thread captures one.
+    """
+    if is_capturing():
+        raise InvalidBatchError(
+            f"{f'module `{module}`: ' if module else ''}rows were asked for while a CUDA graph is captured, which would copy the memory of this lookup whenever it "
+            "is replayed; ask for them before, and copy them into an input of the graph"
+        )
 
 
 def _cuda() -> Any:

@@ -31,7 +31,8 @@ class FeatureDataset(torch.utils.data.Dataset[Item]):
 
     A ``DataLoader`` asks for a whole batch at once (``__getitems__``), which is one lookup, and ``default_collate`` leaves the batch as it was
     looked up. A ``collate_fn`` of another kind is :meth:`collate`. Workers that were forked read through the handle of their parent; those that
-    were spawned open the table again.
+    were spawned open the table again. Rows are on the CPU, also without workers: a module on a GPU does not put them there, so that a
+    ``DataLoader`` can pin them.
 
     Args:
         cache: A table or a cached module.
@@ -125,9 +126,9 @@ class FeatureDataset(torch.utils.data.Dataset[Item]):
             return self._found(ids)
 
     def _found(self, ids: list[Any]) -> Any:
-        if self.load is not None or isinstance(self.cache, Cached):
-            return self.cache.fetch(ids, self.load)
-        return self.cache.stored(ids)
+        if isinstance(self.cache, Cached):
+            return self.cache._fetch(ids, self.load, torch.device("cpu"))
+        return self.cache.stored(ids) if self.load is None else self.cache.fetch(ids, self.load)
 
     @staticmethod
     def collate(batch: Any) -> Any:

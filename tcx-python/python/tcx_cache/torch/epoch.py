@@ -5,18 +5,22 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Union
 
 import torch
 
+from ..identity.surroundings import Autocast
 from ..modules.cached import Cached
 from ..modules.table import Table, check_batch_size
 from ..runtime.ends import end_with_this_process
 from ..schema.declared import Batch
+from ..tensors.captures import beside_captures
+from ..tensors.streams import Queued, refuse_capture
 from .streams import Copies, Sent, current_device
 
 _END = object()
 Id = TypeVar("Id")
+Load = Union[Callable[["list[Id]"], Any], None]
 
 
 def epoch(
@@ -35,8 +39,10 @@ def epoch(
         cache: A table or a cached module.
         order: The ids in the order of the epoch; shuffle them before.
         batch_size: The number of samples in a batch.
-        load: Loads the inputs of missing samples (``compute`` of a table).
-        prefetch: How many batches are read ahead; 0 reads each when it is asked for, without a thread.
+        load: Loads the inputs of missing samples (``compute`` of a table). What the loop has queued on its GPU before it asked for its last batch is
+            done before what is queued by this, also if that is in the thread.
+        prefetch: How many batches are read ahead; 0 reads each when it is asked for, without a thread. The thread computes with the autocast
+            that is active where this is called.
         device: Where the rows are put; a copy to CUDA is from pinned memory, on a stream of its own, and runs beside the loop. Whatever stream
             is current where a batch is taken waits for the copy.
         drop_last: Whether the last batch is left out if it is smaller.
@@ -51,24 +57,38 @@ def epoch(
 
     target = None if device is None else current_device(torch.device(device))
 
-    def read(ids: list[Id]) -> Batch:
+    def read(ids: list[Id], load: Load[Id]) -> Batch:
         return cache.fetch(ids, load) if load is not None or isinstance(cache, Cached) else cache.stored(ids)
 
     if prefetch < 1:
-        return ((ids, read(ids) if target is None else moved(read(ids), target)) for ids in batches)
-    copies = Copies(target)
+        return ((ids, read(ids, load) if target is None else moved(read(ids, load), target)) for ids in batches)
+    copies, autocast = Copies(target), Autocast()
+    load_in_thread = None if load is None else _after(copies.queued, load)
 
     def send(ids: list[Id]) -> Sent:
-        return copies.send(lambda: read(ids), lambda rows: rows if target is None else moved(rows, target))
+        with autocast.active():
+            return copies.send(lambda: read(ids, load_in_thread), lambda rows: rows if target is None else moved(rows, target))
 
-    return _Ahead(batches, send, prefetch)
+    # A lookup uses nothing of the caller.
+    return _Ahead(batches, send, prefetch, None if load is None else copies.queued)
+
+
+def _after(queued: Queued, load: Callable[[list[Id]], Any]) -> Callable[[list[Id]], Any]:
+    """A function that loads after what was queued: both the inputs and the module may be what the caller has computed on a stream of its own."""
+
+    def load_after(missing: list[Id]) -> Any:
+        queued.wait()
+        return load(missing)
+
+    return load_after
 
 
 class _Ahead(Iterator[tuple["list[Id]", Batch]]):
     """Batches that a thread reads ahead. The thread ends with the iterator."""
 
-    def __init__(self, batches: list[list[Id]], read: Callable[[list[Id]], Sent], prefetch: int) -> None:
+    def __init__(self, batches: list[list[Id]], read: Callable[[list[Id]], Sent], prefetch: int, queued: Queued | None) -> None:
         self._ready: queue.Queue[Any] = queue.Queue(prefetch)
+        self._queued = queued
         # It does not refer to the iterator, so that one which is dropped stops it.
         self._reader = _Reader(batches, read, self._ready)
         self._reader.start()
@@ -77,6 +97,9 @@ class _Ahead(Iterator[tuple["list[Id]", Batch]]):
     def __next__(self) -> tuple[list[Id], Batch]:
         if self._reader.stopped.is_set():
             raise StopIteration
+        if self._queued is not None:
+            # What the body of the loop has queued.
+            self._queued.note()
         found = self._ready.get()
         if found is _END:
             # For a caller that asks again.
@@ -115,7 +138,9 @@ class _Reader(threading.Thread):
             if self.stopped.is_set():
                 return
             try:
-                rows = self._read(ids)
+                # The loop may capture a graph meanwhile.
+                with beside_captures():
+                    rows = self._read(ids)
             except BaseException as error:
                 last = error
                 break
@@ -139,8 +164,14 @@ class _Reader(threading.Thread):
 
 
 def moved(rows: Any, device: torch.device) -> Any:
-    """An output on a device."""
+    """An output on a device.
+
+    Raises:
+        InvalidBatchError: if a CUDA graph is captured, and rows are copied to a GPU.
+    """
     if isinstance(rows, torch.Tensor):
+        if device.type == "cuda" and not rows.is_cuda:
+            refuse_capture()
         pinned = rows.pin_memory() if device.type == "cuda" and not rows.is_cuda and not rows.is_pinned() else rows
         # The CPU waits for no stream: what it gets has to be there.
         return pinned.to(device, non_blocking=device.type != "cpu")

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from ..tensors.streams import Queued, refuse_capture
+
 #: PyTorch says nothing of the types of some of its functions.
 _cuda: Any = torch.cuda
 
@@ -22,6 +24,8 @@ class Copies:
     def __init__(self, device: torch.device | None) -> None:
         self._stream = _cuda.Stream(device) if device is not None and device.type == "cuda" else None
         self._current = _cuda.current_device() if _cuda.is_initialized() else None
+        #: What the thread that takes the rows has queued.
+        self.queued = Queued()
 
     def send(self, read: Callable[[], Any], move: Callable[[Any], Any]) -> Sent:
         """What ``move`` makes of the rows that ``read`` returns: it queues copies."""
@@ -31,28 +35,39 @@ class Copies:
         rows = read()
         if self._stream is None:
             return Sent(move(rows))
+        read_on = {id(own): _cuda.current_stream(own.device) for own in _tensors(rows) if own.is_cuda}
         # What was computed on the device is there for what is queued on this stream.
         self._stream.wait_stream(_cuda.current_stream(self._stream.device))
         with _cuda.stream(self._stream):
-            return Sent(move(rows))
+            return Sent(move(rows), read_on)
 
 
 class Sent:
     """Rows whose copies to a device may still be queued, on the current streams of the thread that makes this."""
 
-    def __init__(self, rows: Any) -> None:
-        self._rows = rows
-        self._tensors = [own for own in _tensors(rows) if own.is_cuda]
-        devices = {own.device for own in self._tensors}
+    def __init__(self, rows: Any, read_on: dict[int, Any] | None = None) -> None:
+        """`read_on` has, by their `id`, the streams of tensors that come from others than the current ones."""
+        self._rows, others = rows, read_on or {}
+        #: Each with the stream that its memory is from.
+        self._tensors = [(own, others.get(id(own)) or _cuda.current_stream(own.device)) for own in _tensors(rows) if own.is_cuda]
+        devices = {own.device for own, _ in self._tensors}
         self._events = [(device, _cuda.current_stream(device).record_event()) for device in devices]
 
     def take(self) -> Any:
-        """The rows, for the current streams of the calling thread."""
+        """The rows, for the current streams of the calling thread.
+
+        Raises:
+            InvalidBatchError: if a CUDA graph is captured, and rows are on a GPU.
+        """
+        if self._events:
+            refuse_capture()
         for device, event in self._events:
             _cuda.current_stream(device).wait_event(event)
-        for own in self._tensors:
-            # Its memory is not given to the stream that it came from while this one uses it.
-            own.record_stream(_cuda.current_stream(own.device))
+        for own, source in self._tensors:
+            current = _cuda.current_stream(own.device)
+            # Its memory is not given to the stream that it came from while this one uses it. Some allocators warn if they are the same.
+            if current != source:
+                own.record_stream(current)
         return self._rows
 
 

@@ -10,6 +10,7 @@ import torch
 from ..engine import ids as keys
 from ..errors import InvalidBatchError, InvalidWeightsError
 from ..modules.cached import Cached
+from ..tensors.streams import refuse_capture
 from ..torch.epoch import moved
 from .backend import ArrowIPCCacheBackend
 
@@ -81,7 +82,7 @@ class CacheModuleDecorator(torch.nn.Module):
         """The outputs of a batch, in the order of its ids.
 
         Raises:
-            InvalidBatchError: if the batch has no ids, or an input cannot be split by sample.
+            InvalidBatchError: if the batch has no ids, an input cannot be split by sample, or a CUDA graph is captured.
             TrainableError: if parameters are trainable, in training mode.
         """
         if not self.enabled:
@@ -94,14 +95,17 @@ class CacheModuleDecorator(torch.nn.Module):
         if self.module.training:
             # It was trained while rows were not cached.
             self.module.eval()
+        first = next((value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)), None)
+        device = first.device if first is not None else torch.device(self.map_location_on_read)
+        if device.type == "cuda":
+            refuse_capture(self.cache.module_id)
         cached = self._opened()
         before = cached.stats()["rows_accepted"]
         output = cached(*args, ids=ids, **kwargs)
         accepted = cached.stats()["rows_accepted"] - before
         if accepted:
             self.cache.wrote(accepted)
-        first = next((value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)), None)
-        return moved(output, first.device if first is not None else torch.device(self.map_location_on_read))
+        return moved(output, device)
 
     def _ids(self, args: tuple[Any, ...], cache_ids: Any, kwargs: dict[str, Any]) -> list[Any]:
         if cache_ids is not None:
