@@ -67,6 +67,32 @@ fn a_prune_leaves_what_fits_of_the_last_segment() {
     assert_eq!(again["modules"], serde_json::json!([]), "nothing more goes");
 }
 
+#[test]
+fn no_more_rows_go_than_were_shown() {
+    for percent in [99, 81, 80, 60, 41, 20] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = open(&dir.path().join("cache"), resnet());
+        for first in 0..5 {
+            fill_resnet(&store, first * 300..first * 300 + 300);
+        }
+        drop(store);
+        let (bytes, before) = size_and_rows(dir.path());
+        let most = (bytes * percent / 100).to_string();
+        let arguments = ["prune", "cache", "--max-size", &most];
+        let planned = json(dir.path(), &[&arguments[..], &["--dry-run"]].concat());
+        json(dir.path(), &[&arguments[..], &["--yes"]].concat());
+        let (left, after) = size_and_rows(dir.path());
+        let planned = planned["modules"][0]["rows"].as_u64().unwrap();
+        // A byte or two may be too much for the estimate.
+        let gone = before[0] - after[0];
+        assert!(
+            (planned..planned + 30).contains(&gone),
+            "{percent} %: {planned} rows were to go, {gone} went"
+        );
+        assert!(left <= bytes * percent / 100, "{percent} %: {left} of {bytes} bytes are left");
+    }
+}
+
 /// A cache whose index has entries of rows that were removed: two of three thousand rows stay.
 fn with_stale_index() -> (tempfile::TempDir, u64) {
     let dir = tempfile::tempdir().unwrap();

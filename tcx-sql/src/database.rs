@@ -1,4 +1,4 @@
-//! Runs queries on a cache directory.
+//! Runs queries on a cache.
 
 use std::fmt;
 use std::path::Path;
@@ -13,6 +13,7 @@ use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast;
 use tokio::runtime::{Builder, Runtime};
 
+use crate::cache::Cache;
 use crate::error::{Error, Result};
 use crate::query::answer::Answer;
 use crate::query::depth;
@@ -21,7 +22,7 @@ use crate::tables::catalog::Modules;
 /// The stack of the thread that plans.
 const STACK: usize = 64 << 20;
 
-/// The modules of a cache directory as tables. Each shows the state in which a query first names it.
+/// The modules of a cache as tables. Each shows the state in which a query first names it.
 ///
 /// ```
 /// use tcx_sql::{Database, Value};
@@ -48,13 +49,23 @@ pub struct Database {
 }
 
 impl Database {
-    /// Opens a cache directory.
+    /// Opens the cache at a path or, with the feature `remote`, at a [URL](Cache::at).
     ///
     /// # Errors
     ///
-    /// Returns an error if the directory cannot be listed.
+    /// As [`Cache::at`], and if the directory cannot be listed or the store cannot be reached.
     pub fn open(cache: &Path) -> Result<Self> {
-        let modules = Arc::new(Modules::new(cache.to_owned(), tcx_store::modules(cache)?));
+        Self::of(Cache::at(cache)?)
+    }
+
+    /// Opens a cache.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the directory cannot be listed, or the store cannot be reached.
+    pub fn of(cache: Cache) -> Result<Self> {
+        let names = cache.modules()?;
+        let modules = Arc::new(Modules::new(cache, names));
         // One thread, so that rows without `order by` have the order of the table.
         let config = SessionConfig::new()
             .with_target_partitions(1)

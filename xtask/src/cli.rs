@@ -39,6 +39,8 @@ commands:
   backends          test the tensor libraries besides tch: candle, ndarray and ONNX Runtime, without libtorch and with it,
                     and the demo with candle and ONNX Runtime (`test` runs an example with each; their tests take minutes
                     to build)
+  ballista          build examples/ballista, and have a scheduler and two executors query a cache in an object store (not
+                    part of `test`: Ballista takes a quarter of an hour to build)
   remote [--minutes M]
                     four processes with a near tier each, as four machines, fill, read, invalidate and compact one module
                     in a test server for M minutes (5), while requests fail, machines and the server are killed and a
@@ -88,6 +90,7 @@ pub(crate) enum Command {
     Simulate { seeds: u64, first: u64, is_remote: bool },
     Foreign,
     Backends,
+    Ballista,
     Recipes,
     Remote { minutes: u64 },
     Package,
@@ -115,6 +118,7 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Command, String> {
         Some("simulate") => simulate(&rest),
         Some("foreign") => alone(&name, &rest, Command::Foreign),
         Some("backends") => alone(&name, &rest, Command::Backends),
+        Some("ballista") => alone(&name, &rest, Command::Ballista),
         Some("recipes") => alone(&name, &rest, Command::Recipes),
         Some("remote") => remote(&rest),
         Some("python") => python(&rest),
@@ -261,6 +265,7 @@ mod tests {
         assert_eq!(parsed("counts"), Ok(Command::Counts));
         assert_eq!(parsed("foreign"), Ok(Command::Foreign));
         assert_eq!(parsed("backends"), Ok(Command::Backends));
+        assert_eq!(parsed("ballista"), Ok(Command::Ballista));
         assert_eq!(parsed("recipes"), Ok(Command::Recipes));
         assert_eq!(parsed("package"), Ok(Command::Package));
         assert_eq!(parsed("cluster"), Ok(Command::Cluster { claims: None }));

@@ -16,8 +16,8 @@ use cli::Command;
 use failure::Result;
 use provision::{libtorch, model, onnxruntime, shell, toolchain};
 use tasks::{
-    backends, bench, cluster, compile, counts, demo, foreign, packages, python, recipes, remote, simulate,
-    stress, suite,
+    backends, ballista, bench, cluster, compile, counts, demo, foreign, packages, python, recipes, remote,
+    simulate, stress, suite,
 };
 use workspace::Workspace;
 
@@ -66,6 +66,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::BenchRemote => return bench::remote(&workspace),
         Command::Foreign => foreign::run(&workspace)?,
         Command::Backends => backends::run(&workspace)?,
+        Command::Ballista => ballista::run(&workspace)?,
         Command::Recipes => recipes::run(&workspace)?,
         Command::Remote { minutes } => return remote::run(&workspace, minutes),
         Command::Package => packages::run(&workspace)?,

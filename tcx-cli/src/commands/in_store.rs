@@ -19,6 +19,9 @@ use tcx_store::Options;
 /// Machines list a store seldom, and read files that were replaced until then.
 const STAY: Duration = Duration::from_hours(1);
 
+/// So often room is made, as the changes that say what goes take some of it.
+const ATTEMPTS: usize = 4;
+
 /// What a listing and change 0 say.
 #[derive(Debug, Serialize)]
 struct Module {
@@ -171,8 +174,11 @@ fn prune_module(store: &StoreCache, name: &str, limits: &Limits) -> Result<Pruni
     let options = Options { time_to_live: limits.older_than, ..cache::options(false) };
     let opened = store.open(name, &options)?;
     opened.collect(STAY)?;
-    let excess = limits.max_size.map_or(0, |max| opened.stats().bytes.saturating_sub(max));
-    if excess > 0 {
+    for _ in 0..ATTEMPTS {
+        let excess = limits.max_size.map_or(0, |max| opened.stats().bytes.saturating_sub(max));
+        if excess == 0 {
+            break;
+        }
         opened.make_room(excess)?;
     }
     let after = opened.stats();

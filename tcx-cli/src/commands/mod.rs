@@ -132,7 +132,6 @@ fn bring(command: &mut Command) -> Result<()> {
         Command::Stats { modules, .. } | Command::Report { modules, .. } => {
             store::bring(&mut modules.dir, modules.module.as_deref())
         }
-        Command::Sql { dir, .. } if cfg!(feature = "sql") => store::bring(dir, None),
         Command::Merge { b, module, only, .. } => store::bring(b, module.as_deref().or(only.as_deref())),
         Command::Diff { a, b, module, only } => {
             let module = module.as_deref().or(only.as_deref());

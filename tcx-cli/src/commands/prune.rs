@@ -14,7 +14,7 @@ use crate::cache;
 use crate::cache::store::StoreCache;
 use crate::console::ask::confirm;
 use crate::console::output::{Output, Report};
-use crate::failure::{Result, Verdict};
+use crate::failure::{Code, Failure, Result, Verdict};
 use crate::text::human;
 
 /// The bytes of an index run without rows, about.
@@ -51,9 +51,9 @@ pub(super) struct Module {
     pub(super) bytes: u64,
     /// The bytes of the index that no row needed.
     index_bytes: u64,
-    /// The bytes removed to meet the size limit, not because they are reclaimable or too old.
+    /// The segments removed to meet the size limit, not because they are reclaimable or too old.
     #[serde(skip)]
-    evicted: u64,
+    evicted: Vec<String>,
     #[serde(skip)]
     trim: Option<Trim>,
 }
@@ -174,10 +174,14 @@ fn plan(inspections: &BTreeMap<String, Inspection>, before: u64, limits: &Limits
         }
     }
     rest.sort_by(|a, b| (a.0.born, &a.0.name).cmp(&(b.0.born, &b.0.name)));
-    let mut whole = None;
+    let (mut whole, mut evicted) = (None, BTreeMap::<_, Vec<&str>>::new());
     for (own, name, inspection, size) in rest {
         let Some(max) = limits.max_size.filter(|max| left > *max) else { break };
-        left = left.saturating_sub(size);
+        let names = evicted.entry(name).or_default();
+        let said = inspection.removal_bytes(names);
+        names.push(&own.name);
+        // The changes that say so stay.
+        left = (left + inspection.removal_bytes(names)).saturating_sub(size + said);
         let module = gone.entry(name).or_insert_with(|| Module::new(name));
         if let Some((rows, kept)) = fitting(inspection, own, size, max.saturating_sub(left)) {
             left += kept;
@@ -185,7 +189,7 @@ fn plan(inspections: &BTreeMap<String, Inspection>, before: u64, limits: &Limits
             break;
         }
         module.take(own);
-        module.evicted += own.bytes;
+        module.evicted.push(own.name.clone());
         whole = (left < max).then(|| own.name.clone());
     }
     Plan { modules: gone.into_values().collect(), left, whole }
@@ -219,13 +223,50 @@ impl Plan {
 impl Module {
     pub(super) fn new(module: &str) -> Self {
         let module = module.to_owned();
-        Self { module, segments: 0, rewritten: 0, rows: 0, bytes: 0, index_bytes: 0, evicted: 0, trim: None }
+        Self {
+            module,
+            segments: 0,
+            rewritten: 0,
+            rows: 0,
+            bytes: 0,
+            index_bytes: 0,
+            evicted: Vec::new(),
+            trim: None,
+        }
     }
 
     fn take(&mut self, own: &SegmentFacts) {
         self.segments += 1;
         self.rows += if own.state == SegmentState::Served { own.rows } else { 0 };
         self.bytes += own.bytes;
+    }
+
+    /// The bytes of the segments that are to go and are still there. Never removes more live rows than the user has confirmed, even if others
+    /// were removed in the meantime.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the oldest segment is another one: it may have the rows of those that were to go, joined with others.
+    fn confirmed(&self, modules: &Modules) -> Result<u64> {
+        if self.evicted.is_empty() {
+            return Ok(0);
+        }
+        let inspection = cache::inspect(&modules.dir, &self.module)?;
+        let served = inspection.segments().filter(|own| own.state == SegmentState::Served);
+        let mut served: Vec<_> = served.map(|own| (own.born, &own.name, own.bytes)).collect();
+        served.sort_unstable();
+        let is_confirmed = |(_, name, _): &&(_, &String, _)| self.evicted.contains(name);
+        let (first, all) =
+            (served.iter().take_while(is_confirmed).count(), served.iter().filter(is_confirmed).count());
+        if first < all || all == 0 {
+            let changed = format!(
+                "the segments of `{}` have changed since they were looked at, for example because a program has joined some: no more rows were \
+                 removed; run the command again",
+                self.module
+            );
+            return Err(Failure::new(Code::Unfit, changed));
+        }
+        Ok(served.iter().take(first).map(|(.., bytes)| bytes).sum())
     }
 
     /// Of a segment, `rows` rows stay.
@@ -244,9 +285,9 @@ fn remove(modules: &Modules, plan: &Plan, limits: &Limits) -> Result<()> {
     for planned in &plan.modules {
         let store = cache::open(&modules.dir, &planned.module, &options)?;
         store.collect(Duration::ZERO)?;
-        // Never removes more live rows than the user has confirmed, even if others were removed in the meantime.
-        if planned.evicted > 0 {
-            store.make_room(planned.evicted)?;
+        let confirmed = planned.confirmed(modules)?;
+        if confirmed > 0 {
+            store.make_room(confirmed)?;
             store.collect(Duration::ZERO)?;
         }
         // Also removes the index of the removed segments.
@@ -311,5 +352,43 @@ impl Report for Pruned {
             writeln!(to, "nothing to remove")?;
         }
         writeln!(to, "{} → {}", human::size(self.bytes_before), human::size(self.bytes_after))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Spec, Store};
+
+    use super::*;
+
+    fn open(cache: &Path) -> Arc<Store> {
+        let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+        let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new()).unwrap();
+        Store::open(cache, spec, &Options::default()).unwrap()
+    }
+
+    fn add(store: &Store, key: i64) {
+        let mut rows = store.lookup(Keys::ints([key], 0)).unwrap();
+        store.insert(&mut rows, &[0], vec![Column::dense(&[7])]).unwrap();
+        store.flush().unwrap();
+    }
+
+    #[test]
+    fn what_was_joined_since_the_plan_is_not_removed_for_what_was_confirmed() {
+        let dir = tempfile::tempdir().unwrap();
+        let modules = Modules { dir: dir.path().to_owned(), module: None };
+        let store = open(dir.path());
+        add(&store, 1);
+        let inspection = Inspection::open(&dir.path().join("m_v1")).unwrap();
+        let mut planned = Module::new("m_v1");
+        let oldest = inspection.segments().next().unwrap();
+        planned.evicted.push(oldest.name.clone());
+        add(&store, 2);
+        assert_eq!(planned.confirmed(&modules).unwrap(), oldest.bytes);
+        store.compact().unwrap();
+        assert_eq!(planned.confirmed(&modules).unwrap_err().code, Code::Unfit);
     }
 }

@@ -8,6 +8,7 @@ use serde::ser::{Error as _, SerializeStruct};
 use serde::{Serialize, Serializer};
 use tcx_sql::{Answer, Database, Error, Value};
 
+use crate::cache::store::StoreCache;
 use crate::cache::{self, Hidden};
 use crate::console::output::{Output, Report, Table};
 use crate::failure::{Code, Failure, Result, Verdict};
@@ -26,7 +27,10 @@ struct Answered<'a> {
 }
 
 pub(super) fn run(dir: &Path, query: &str, output: &Output) -> Result<Verdict> {
-    cache::all(dir)?;
+    match StoreCache::at(dir)? {
+        Some(store) => drop(store.chosen(None)?),
+        None => drop(cache::all(dir)?),
+    }
     let database = Database::open(dir)?;
     let answer = RefCell::new(database.query(query)?);
     let report = Answered { answer, failed: RefCell::default() };

@@ -1,26 +1,25 @@
 //! The modules of a cache by name. A module is opened when a query names it.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::TableType;
-use tcx_store::Inspection;
 
 use super::table::ModuleTable;
+use crate::cache::Cache;
 
 #[derive(Debug)]
 pub(crate) struct Modules {
-    cache: PathBuf,
+    cache: Cache,
     names: Vec<String>,
     opened: Mutex<BTreeMap<String, Arc<ModuleTable>>>,
 }
 
 impl Modules {
-    pub(crate) fn new(cache: PathBuf, names: Vec<String>) -> Self {
+    pub(crate) fn new(cache: Cache, names: Vec<String>) -> Self {
         Self { cache, names, opened: Mutex::default() }
     }
 
@@ -54,7 +53,7 @@ impl Modules {
         if let Some(table) = opened.get(name) {
             return Ok(table.clone());
         }
-        let table = Arc::new(ModuleTable::new(Inspection::open(&self.cache.join(name))?));
+        let table = Arc::new(ModuleTable::open(&self.cache, name)?);
         opened.insert(name.to_owned(), table.clone());
         Ok(table)
     }

@@ -23,7 +23,7 @@ const PACKAGES: [&str; 8] = [
     "--package",
     "tcx-cli",
     "--features",
-    "tcx-cli/sql,tcx-sql/parquet",
+    "tcx-cli/sql,tcx-cli/remote,tcx-sql/parquet,tcx-sql/remote,tcx-sql/distributed",
 ];
 
 /// Provides what is needed, then tests, lints and documents what `test` leaves out.

@@ -1,6 +1,7 @@
 //! The commands of `cargo xtask`, and checks that run as its tests.
 
 pub(crate) mod backends;
+pub(crate) mod ballista;
 pub(crate) mod bench;
 pub(crate) mod cluster;
 pub(crate) mod compile;

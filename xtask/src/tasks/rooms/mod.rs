@@ -37,7 +37,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("tcx-derive", &["errors.rs", "lib.rs", "options.rs", "runtime.rs", "tests.rs", "types.rs"]),
     ("tcx-python", &["command.rs", "contents.rs", "lib.rs", "weights.rs"]),
     ("tcx-remote", &["error.rs", "lib.rs", "options.rs", "url.rs"]),
-    ("tcx-sql", &["database.rs", "error.rs", "lib.rs"]),
+    ("tcx-sql", &["cache.rs", "database.rs", "error.rs", "lib.rs"]),
     ("tcx-store", &["error.rs", "lib.rs", "options.rs"]),
     ("xtask", &["cli.rs", "failure.rs", "main.rs", "process.rs", "workspace.rs"]),
 ];
