@@ -110,11 +110,15 @@ impl StdError for Error {
 /// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// Whether there was no room on the disk, or none that the user may take.
+pub(crate) fn is_full(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
+}
+
 impl Error {
     /// Whether there was no room to write.
     pub(crate) fn is_full(&self) -> bool {
-        let kinds = [std::io::ErrorKind::StorageFull, std::io::ErrorKind::QuotaExceeded];
-        matches!(&*self.0, Repr::Io { source, .. } if kinds.contains(&source.kind()))
+        matches!(&*self.0, Repr::Io { source, .. } if is_full(source))
     }
 
     /// What the caller should do about it.

@@ -41,6 +41,7 @@ pub use computed::recompute::RecomputeSession;
 pub use error::{Error, ErrorKind, Result};
 pub use inspect::folders::{is_module, modules};
 pub use inspect::other_files::OtherFiles;
+pub use inspect::pinned::{KeyBatch, Pin, PinnedRows, PinnedSegment, SegmentKeys};
 pub use inspect::rows::{Row, RowCount, Rows};
 pub use inspect::verify::{Damage, DamagedFile, Repaired, VerifyReport, repair, verify};
 pub use inspect::{Inspection, SegmentFacts, SegmentState};

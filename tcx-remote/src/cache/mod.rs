@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tcx_store::unstable::{Folders, JobProgress, Storage, jobs};
-use tcx_store::{Options, Session, Spec, Store, module_of_folder};
+use tcx_store::{Options, Pin, PinnedRows, Session, Spec, Store, module_of_folder};
 
 use crate::bucket::Bucket;
 use crate::copy::modules;
@@ -110,7 +110,7 @@ impl RemoteCache {
         if options.gc_grace == Options::default().gc_grace {
             options.gc_grace = GC_GRACE;
         }
-        let modules = Modules { cache: self, resumes: !options.read_only };
+        let modules = Modules { resumes: !options.read_only, ..self.folders() };
         Store::open_in_folders(&modules, spec, &options)
     }
 }
@@ -135,7 +135,7 @@ impl RemoteCache {
         if module_of_folder(module).is_none() {
             return Ok(Vec::new());
         }
-        jobs(Modules { cache: self, resumes: false }.storage(module)?, with_times)
+        jobs(self.folders().storage(module)?, with_times)
     }
 
     /// What processes of this machine have recorded of a module, as [`sessions`](tcx_store::sessions) of one in a directory. Makes no request.
@@ -147,7 +147,17 @@ impl RemoteCache {
         if module_of_folder(module).is_none() {
             return Ok(Vec::new());
         }
-        tcx_store::sessions(Modules { cache: self, resumes: false }.near(module).dir())
+        tcx_store::sessions(self.folders().near(module).dir())
+    }
+
+    /// The live rows of a module at this moment, or those that another process has [pinned](PinnedRows::pin). What is wanted of them is read
+    /// in the store, unless this machine has it: of large segments no copy is made.
+    ///
+    /// # Errors
+    ///
+    /// As [`PinnedRows::open`] and [`PinnedRows::open_pinned`]. Also returns an error if the store cannot be reached.
+    pub fn pinned_rows(&self, module: &str, pin: Option<&Pin>) -> tcx_store::Result<PinnedRows> {
+        PinnedRows::open_in_folders(&Modules { in_place: true, ..self.folders() }, module, pin)
     }
 
     /// What an existing module is, as [`Spec::read`] says of one in a directory; `None` if there is no such module.
@@ -160,7 +170,12 @@ impl RemoteCache {
         if module_of_folder(module).is_none() {
             return Ok(None);
         }
-        Spec::read_in_folders(&Modules { cache: self, resumes: false }, module)
+        Spec::read_in_folders(&self.folders(), module)
+    }
+
+    /// The folders of the modules, to be looked at.
+    fn folders(&self) -> Modules<'_> {
+        Modules { cache: self, resumes: false, in_place: false }
     }
 }
 
@@ -169,6 +184,8 @@ struct Modules<'a> {
     cache: &'a RemoteCache,
     /// Whether what waits to be sent is sent.
     resumes: bool,
+    /// Whether only what is wanted of large segments is read.
+    in_place: bool,
 }
 
 impl Modules<'_> {
@@ -186,6 +203,9 @@ impl Folders for Modules<'_> {
         let RemoteCache { url, near, client, near_bytes, spool_bytes, .. } = self.cache;
         let bucket = Bucket::new(url.clone(), client.clone())?;
         let budget = Budget::new(near, *near_bytes);
+        if self.in_place {
+            return Ok(Arc::new(RemoteFolder::in_place(bucket, name, self.near(name), budget)));
+        }
         let folder = RemoteFolder::new(bucket, name, self.near(name), budget, *spool_bytes);
         if self.resumes {
             folder.resume();
@@ -210,7 +230,7 @@ mod tests {
 
     fn folder(url: &str, settings: &[(&str, &str)]) -> PathBuf {
         let cache = cache(url, settings).unwrap();
-        Modules { cache: &cache, resumes: false }.key("m_v1")
+        cache.folders().key("m_v1")
     }
 
     #[test]

@@ -63,6 +63,22 @@ pub(super) fn compare_lengths(
     (0..common).find(is_other).map_or(Ok(()), |number| Err(diverged(module, number)))
 }
 
+pub(super) fn evicted_beside(module: &str, segment: &str) -> io::Error {
+    let what = format!(
+        "cannot copy `{module}`: rows were evicted or pruned on one side, and the other side has joined segments since they were copied; the \
+         rows of {segment} would be lost; copy one side to another place and merge the rows with `tcx merge`"
+    );
+    io::Error::new(ErrorKind::AlreadyExists, what)
+}
+
+pub(super) fn unseen(module: &str, segment: &str) -> io::Error {
+    let what = format!(
+        "cannot copy `{module}`: rows were evicted or pruned here since it was copied, and the store has {segment}, which is not known here: its \
+         rows could be lost; run `tcx pull` first (`tcx sync` does both)"
+    );
+    io::Error::new(ErrorKind::AlreadyExists, what)
+}
+
 pub(super) fn diverged(module: &str, number: u64) -> io::Error {
     let what = if number == 0 {
         format!(

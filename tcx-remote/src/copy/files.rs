@@ -37,6 +37,11 @@ pub(crate) fn change(number: u64) -> String {
     format!("change-{number:020}")
 }
 
+/// The name of the changes up to this number, merged.
+pub(crate) fn merged(number: u64) -> String {
+    format!("merged-{number:020}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tcx_store::module_of_folder;
 
 use super::files::{Kind, kind};
-use super::pull::pull_in;
+use super::pull::{Held, pull_in};
 use super::stage::{Busy, Stage};
 use super::{Copied, changes, local};
 use crate::bucket::Bucket;
@@ -144,11 +144,11 @@ impl Mirror {
             // A program was interrupted, or an older copy has taken the place of the module.
             stage.take_away(folder)?;
         }
-        let copied = match pull_in(stage, &self.bucket, &self.dir, module, progress) {
+        let copied = match pull_in(stage, &self.bucket, &self.dir, module, Held::InStore, progress) {
             // The prefix was filled again.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 stage.take_away(folder)?;
-                pull_in(stage, &self.bucket, &self.dir, module, progress)?
+                pull_in(stage, &self.bucket, &self.dir, module, Held::InStore, progress)?
             }
             copied => copied?,
         };

@@ -15,6 +15,7 @@ mod push;
 mod stage;
 
 use std::io::{self, ErrorKind};
+use std::path::Path;
 
 pub use mirror::Mirror;
 pub use pull::pull;
@@ -51,6 +52,13 @@ pub fn modules(bucket: &Bucket) -> io::Result<Vec<String>> {
 
 /// So often the files are listed again because one has vanished that was listed: it was joined with others.
 const LISTED_AT_MOST: usize = 5;
+
+fn remove_if_any(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(local::failed("remove", path, &error)),
+        _ => Ok(()),
+    }
+}
 
 fn moving(module: &str) -> io::Error {
     let what = format!("cannot copy `{module}`: its files are joined and removed again and again; try again");

@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tcx_store::Inspection;
+
 use super::files::{Kind, change, kind};
 use super::stage::{Busy, Stage};
-use super::{Copied, LISTED_AT_MOST, changes, local, moving};
+use super::{Copied, LISTED_AT_MOST, changes, local, moving, remove_if_any};
 use crate::bucket::{Bucket, Object};
 
 /// Files in flight together; long ones are read in ranges that are in flight together as well.
@@ -24,7 +26,8 @@ const FILES_IN_FLIGHT: usize = 4;
 /// # Errors
 ///
 /// Returns an error of the kind `WouldBlock` while another process copies the module to this directory; of the kind `AlreadyExists` if
-/// the directory has another cache of this name, or if both sides have got changes since they were copied; of the kind `InvalidData` if a change is damaged or missing; of the kind `NotFound` if the store has no such
+/// the directory has another cache of this name, if both sides have got changes since they were copied, or if rows were evicted on one side that
+/// may have been joined with others on the other side; of the kind `InvalidData` if a change is damaged or missing; of the kind `NotFound` if the store has no such
 /// module; and other ones if a side cannot be read or written. Damaged segments are left out instead.
 pub fn pull(
     bucket: &Bucket,
@@ -33,9 +36,18 @@ pub fn pull(
     progress: &mut (dyn FnMut(u64, u64) + Send),
 ) -> io::Result<Copied> {
     let stage = Stage::of(cache, module, &Busy::Refuse)?;
-    let copied = pull_in(&stage, bucket, cache, module, progress)?;
+    let copied = pull_in(&stage, bucket, cache, module, Held::Here, progress)?;
     stage.remove();
     Ok(copied)
+}
+
+/// Where the rows of a directory are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Held {
+    /// The directory may be the only place that has some of them.
+    Here,
+    /// All came from the store.
+    InStore,
 }
 
 /// As [`pull`], with a stage that stays.
@@ -44,11 +56,12 @@ pub(super) fn pull_in(
     bucket: &Bucket,
     cache: &Path,
     module: &str,
+    held: Held,
     progress: &mut (dyn FnMut(u64, u64) + Send),
 ) -> io::Result<Copied> {
     let dir = cache.join(module);
     local::refuse_link(&dir)?;
-    let pull = Pull { bucket, module, dir, stage: stage.dir().to_owned() };
+    let pull = Pull { bucket, module, dir, held, stage: stage.dir().to_owned() };
     let mut copied = Copied::default();
     for pass in 0..LISTED_AT_MOST {
         if pull.pull_listed(pass == 0, &mut copied, progress)? {
@@ -71,6 +84,7 @@ struct Pull<'a> {
     bucket: &'a Bucket,
     module: &'a str,
     dir: PathBuf,
+    held: Held,
     stage: PathBuf,
 }
 
@@ -114,9 +128,18 @@ impl Pull<'_> {
             others.partition(|own| here.get(&own.name) == Some(&own.bytes));
         copied.present = present.len() as u64;
         let wanted = wanted.chain(missing.into_iter().map(|object| (object.name, object.bytes)));
-        let wanted: BTreeMap<String, u64> = wanted.collect();
+        let mut wanted: BTreeMap<String, u64> = wanted.collect();
         self.keep_in_stage(&wanted, is_first)?;
         self.stage_known(known.min(there));
+        // They say which segments are dead, and not worth to be received.
+        let changes = wanted.iter().filter(|(name, _)| matches!(kind(name), Some(Kind::Change(_))));
+        let changes = changes.map(|(name, bytes)| (name.clone(), *bytes)).collect();
+        let sides =
+            if self.fetch(changes, &mut |_, _| {})? { self.inspect(known) } else { return Ok(false) };
+        for name in wanted.keys().filter(|name| sides.iter().any(|side| side.is_evicted(name))) {
+            remove_if_any(&self.stage.join(name))?;
+        }
+        wanted.retain(|name, _| !sides.iter().any(|side| side.is_evicted(name)));
         let is_complete = self.fetch(wanted.into_iter().collect(), progress)?;
         if !is_complete {
             // They were joined: the next listing shows what took their place.
@@ -124,8 +147,29 @@ impl Pull<'_> {
         }
         let unsound = self.verify()?;
         (copied.left_out, copied.foreign) = (unsound.files, unsound.foreign);
+        if self.held == Held::Here {
+            self.check_evictions(known)?;
+        }
         self.publish(known..there, &early, copied)?;
         Ok(true)
+    }
+
+    /// What is known of the module: by the changes that were received, and by those of the directory if there are any. What cannot be read
+    /// is reported when it is verified.
+    fn inspect(&self, known: u64) -> Vec<Inspection> {
+        let dirs = [Some(&self.stage), (known > 0).then_some(&self.dir)];
+        dirs.into_iter().flatten().filter_map(|dir| Inspection::open(dir).ok()).collect()
+    }
+
+    /// Makes sure that no rows are lost because they were joined on one side and others evicted on the other.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there are such rows.
+    fn check_evictions(&self, known: u64) -> io::Result<()> {
+        let [there, here] = &self.inspect(known)[..] else { return Ok(()) };
+        let lost = here.lost_by(there).into_iter().chain(there.lost_by(here)).next();
+        lost.map_or(Ok(()), |segment| Err(changes::evicted_beside(self.module, &segment)))
     }
 
     /// Removes from the stage what this copy does not want. What an earlier one has left may be of another store, or of a prefix that was
@@ -330,12 +374,5 @@ impl Pull<'_> {
         copied.files += u64::from(is_new);
         copied.bytes += bytes;
         Ok(())
-    }
-}
-
-fn remove_if_any(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(local::failed("remove", path, &error)),
-        _ => Ok(()),
     }
 }

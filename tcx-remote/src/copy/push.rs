@@ -1,7 +1,7 @@
 //! From a directory to a store.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::path::Path;
@@ -9,8 +9,11 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tcx_store::Inspection;
+
 use super::files::{Kind, change, kind};
-use super::{Copied, LISTED_AT_MOST, changes, local, moving};
+use super::stage::{Busy, Stage};
+use super::{Copied, LISTED_AT_MOST, changes, local, moving, remove_if_any};
 use crate::bucket::{Bucket, Created};
 
 /// Files in flight together: short ones take as long as the store takes to answer.
@@ -23,8 +26,9 @@ const FILES_IN_FLIGHT: usize = 8;
 ///
 /// # Errors
 ///
-/// Returns an error of the kind `AlreadyExists` if the store has another cache of this name, or if both sides have got changes since
-/// they were copied; of the kind `InvalidData` if a change is damaged or missing; of the kind `Unsupported` if the store cannot create
+/// Returns an error of the kind `AlreadyExists` if the store has another cache of this name, if both sides have got changes since they were
+/// copied, or if rows were evicted on one side that the other may have joined with others; of the kind `WouldBlock` if that is to be found out
+/// while another process copies the module to the directory; of the kind `InvalidData` if a change is damaged or missing; of the kind `Unsupported` if the store cannot create
 /// objects conditionally; and other ones if a side cannot be read or written. Damaged segments are left out instead.
 pub fn push(
     cache: &Path,
@@ -90,6 +94,8 @@ fn push_listed(
     let there: BTreeMap<String, u64> = there.into_iter().map(|object| (object.name, object.bytes)).collect();
     let known = changes::count(&format!("{}/{module}", bucket.url()), local::changes(there.keys()))?;
     compare(dir, bucket, module, (&files, &there), here.min(known))?;
+    check_evictions(dir, bucket, module, here..known)?;
+    check_seen(dir, module, known..here, there.keys().filter(|name| !files.contains_key(*name)))?;
     let left_out: BTreeSet<&str> = copied.left_out.iter().map(|(name, _)| name.as_str()).collect();
     let is_other = |name: &String| !matches!(kind(name), Some(Kind::Change(_)) | None);
     let wanted = |(name, _): &(String, u64)| is_other(name) && !left_out.contains(name.as_str());
@@ -123,10 +129,57 @@ fn compare(
     changes::compare_lengths(module, common, files, there)?;
     changes::compare(module, common, |name| {
         let object = bucket.read(&format!("{module}/{name}"), u64::MAX)?;
-        let gone =
-            || io::Error::new(ErrorKind::NotFound, format!("{}/{module}/{name} has vanished", bucket.url()));
-        Ok([local::read(&dir.join(name))?, object.ok_or_else(gone)?])
+        Ok([local::read(&dir.join(name))?, object.ok_or_else(|| gone(bucket, module, name))?])
     })
+}
+
+/// Makes sure that the store has no changes by which rows of the directory would be lost, because it has joined them with rows that were
+/// evicted elsewhere.
+fn check_evictions(dir: &Path, bucket: &Bucket, module: &str, newer: Range<u64>) -> io::Result<()> {
+    let Some(cache) = dir.parent().filter(|_| !newer.is_empty()) else { return Ok(()) };
+    // What an interrupted pull has left there is used by the next one.
+    let is_new = !Stage::exists(cache, module);
+    let stage = Stage::of(cache, module, &Busy::Refuse)?;
+    for number in 0..newer.end {
+        let (name, to) = (change(number), stage.dir().join(change(number)));
+        let bytes = if number < newer.start {
+            local::read(&dir.join(&name))?
+        } else {
+            bucket.read(&format!("{module}/{name}"), u64::MAX)?.ok_or_else(|| gone(bucket, module, &name))?
+        };
+        remove_if_any(&to)?;
+        fs::write(&to, bytes).map_err(|error| local::failed("write", &to, &error))?;
+    }
+    let inspect = |dir: &Path| Inspection::open(dir).map_err(|error| io::Error::other(format!("{error:#}")));
+    let lost = inspect(dir)?.lost_by(&inspect(stage.dir())?);
+    if is_new {
+        stage.remove();
+    }
+    lost.first().map_or(Ok(()), |segment| Err(changes::evicted_beside(module, segment)))
+}
+
+/// Makes sure that evictions which are about to be sent have seen the segments that the store alone has: they kill those that may have rows of
+/// what they have removed.
+fn check_seen<'a>(
+    dir: &Path,
+    module: &str,
+    sent: Range<u64>,
+    there_alone: impl Iterator<Item = &'a String>,
+) -> io::Result<()> {
+    let mut segments = there_alone.filter(|name| kind(name) == Some(Kind::Segment)).peekable();
+    if sent.is_empty() || segments.peek().is_none() {
+        return Ok(());
+    }
+    let here = Inspection::open(dir).map_err(|error| io::Error::other(format!("{error:#}")))?;
+    let is_unseen = |name: &&String| !here.is_evicted(name) && !here.has_joined(name);
+    match segments.find(is_unseen).filter(|_| here.evicts_since(sent.start)) {
+        Some(unseen) => Err(changes::unseen(module, unseen)),
+        None => Ok(()),
+    }
+}
+
+fn gone(bucket: &Bucket, module: &str, name: &str) -> io::Error {
+    io::Error::new(ErrorKind::NotFound, format!("{}/{module}/{name} has vanished", bucket.url()))
 }
 
 /// The changes, in their order: a process that finds one finds those before it.

@@ -14,7 +14,7 @@ use super::reach::is_away;
 use super::strays::Stray;
 use super::{Inner, SHORT, info, info_of};
 use crate::bucket::{Created, Object};
-use crate::copy::files::{Kind, change, kind};
+use crate::copy::files::{Kind, change, kind, merged};
 
 /// Where a change has its nonce, by which its writer recognises it (`docs/format.md`).
 const NONCE: std::ops::Range<usize> = 24..40;
@@ -182,8 +182,8 @@ impl Inner {
         self.settle()?;
         self.probe()?;
         let short = self.bucket.deadline().min(SHORT);
-        // Change 0 begins another history.
-        let origin = self.origin().ok().filter(|_| name != change(0));
+        // Change 0 begins another history. What is created in none that is known could not be taken back.
+        let origin = if name == change(0) { None } else { Some(self.origin()?) };
         let created = self.send(|bucket| bucket.with_deadline(short).create(&self.key(name), bytes));
         self.created()?;
         let is_own = match created {
@@ -231,7 +231,8 @@ impl Inner {
             // The nonce of a change says more than that it was merged.
             known.max().map(|(number, newest)| format!("{zero}-{number}-{newest}"))
         })?;
-        origin.ok_or_else(|| io::Error::other("change 0 was not read yet"))
+        let gone = "change 0 was not found a moment ago: the module may have been removed";
+        origin.ok_or_else(|| io::Error::new(ErrorKind::NotFound, gone))
     }
 
     /// Whether the store has the module of this history now.
@@ -258,11 +259,18 @@ impl Inner {
             // It says enough of change 0: see `copy_that_holds`.
             return self.find_nonce(number, newest);
         }
-        match (self.find_nonce(number, "")?, self.find_nonce(0, zero)?) {
+        match (self.find_merged(number)?, self.find_nonce(0, zero)?) {
             (Found::Same, Found::Absent) => Ok(Found::Other),
             (Found::Same, zero) => Ok(zero),
             (other, _) => Ok(other),
         }
+    }
+
+    /// Whether there is a change of this number, or else merged changes up to it: they are all there is of it in a part of a copy.
+    fn find_merged(&self, number: u64) -> io::Result<Found> {
+        let found = self.find_nonce(number, "")?;
+        let is_merged = || self.change_object(&merged(number)).map(|object| object.is_some());
+        Ok(if found == Found::Absent && is_merged()? { Found::Same } else { found })
     }
 
     /// Whether there is a change of this number, and whether it has this nonce; any, if that is empty.

@@ -68,7 +68,7 @@ impl Inner {
             missing.map(with_length).filter_map(io::Result::transpose).collect::<io::Result<_>>()?;
         let (small, large): (Vec<_>, Vec<_>) = missing.into_iter().partition(|(_, bytes)| *bytes <= SMALL);
         self.receive_all(&small);
-        self.receive_later(large)
+        if self.receives { self.receive_later(large) } else { Ok(()) }
     }
 
     /// How often the module is listed: at most one page a minute is asked for, however many files it has.

@@ -75,6 +75,8 @@ pub(crate) struct Inner {
     /// Requests for parts of segments, and the bytes of these.
     far_reads: AtomicU64,
     far_bytes: AtomicU64,
+    /// Whether large segments that are not here are received, beside what is read of them in the store.
+    receives: bool,
 }
 
 /// What this process knows of the objects.
@@ -106,7 +108,18 @@ struct State {
 
 impl RemoteFolder {
     pub(crate) fn new(bucket: Bucket, module: &str, near: Near, budget: Budget, spool_bytes: u64) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(Inner::new(bucket, module, near, budget, spool_bytes)))
+    }
+
+    /// A module of which only what is wanted is read: large segments that are not here are not received.
+    pub(crate) fn in_place(bucket: Bucket, module: &str, near: Near, budget: Budget) -> Self {
+        Self(Arc::new(Inner { receives: false, ..Inner::new(bucket, module, near, budget, 0) }))
+    }
+}
+
+impl Inner {
+    fn new(bucket: Bucket, module: &str, near: Near, budget: Budget, spool_bytes: u64) -> Self {
+        Self {
             path: PathBuf::from(format!("{}/{module}", bucket.url())),
             module: module.to_owned(),
             bucket,
@@ -120,11 +133,10 @@ impl RemoteFolder {
             vanished: AtomicU64::new(0),
             far_reads: AtomicU64::new(0),
             far_bytes: AtomicU64::new(0),
-        }))
+            receives: true,
+        }
     }
-}
 
-impl Inner {
     /// The name of an object under the prefix of the cache.
     fn key(&self, name: &str) -> String {
         format!("{}/{name}", self.module)

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use super::RemoteFolder;
 use crate::bucket::Bucket;
 use crate::cache::RemoteCache;
-use crate::copy::files::change;
+use crate::copy::files::{change, merged};
 use crate::near::budget::Budget;
 use crate::near::lock::lock;
 use crate::near::{Near, Spooled};
@@ -237,6 +237,33 @@ fn merged_changes_of_another_history_are_taken_back() {
     let merged = "merged-00000000000000000001";
     folder.create_if_absent(merged, b"tombstones").unwrap_err();
     assert!(!has(&server, merged));
+}
+
+#[test]
+fn no_change_is_created_once_change_0_was_found_to_be_gone() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (_tier, folder) = folder(&server, &[0, 1]);
+    server.remove(&key(&change(1)));
+    server.remove(&key(&change(0)));
+    // By another thread, after the engine has compared the folder and this process has written.
+    folder.0.wrote().unwrap();
+    assert_eq!(folder.map(&change(0)).unwrap_err().kind(), ErrorKind::NotFound);
+    folder.create_if_absent(&change(2), b"a tombstone").unwrap_err();
+    assert!(!has(&server, &change(2)));
+}
+
+#[test]
+fn a_change_is_created_where_merged_changes_are_all_there_is_of_the_one_before_it() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let before = server.object(&key(&change(1))).unwrap();
+    server.remove(&key(&change(1)));
+    server.put(&key(&merged(1)), &before);
+    let (_tier, folder) = folder(&server, &[0]);
+    folder.map(&merged(1)).unwrap();
+    assert!(folder.create_if_absent(&change(2), b"a tombstone").unwrap());
+    assert!(has(&server, &change(2)));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::changes::{Attempt, Doomed, Replacement, Seen, Tombstones};
+use crate::changes::{Attempt, Doomed, Replacement, Replacing, Seen, Tombstones};
 use crate::computed::RowBatch;
 use crate::computed::recompute::RecomputeSession;
 use crate::error::Error;
@@ -18,10 +18,16 @@ pub(crate) struct Fate {
     /// For each row whether it is sealed already: the tombstone by which a recompute session's rows replace others has committed it, in a
     /// segment; empty if none is.
     sealed: Vec<bool>,
+    /// How many batches had been accepted with this one.
+    pub(crate) accepted: u64,
     /// How many batches had been recomputed with this one; 0 if it was not, or only takes the place of rejected rows.
     pub(crate) recomputed: u64,
-    /// For each row whether it is dead; empty if none is.
+    /// For each row whether it is dead, for another reason than its age; empty if none is.
     dead: Vec<bool>,
+    /// Whether all rows are dead by their age. What has made way for them may be younger, and is older all the same.
+    is_over: bool,
+    /// Whether rows that are accepted later find out that these are dead by their age.
+    is_known: bool,
     /// The rows of values that were put which changes of other processes have killed, not reported yet.
     lost: Vec<usize>,
     /// Tombstones of this process for recomputed rows that may be older or newer than these: a value that was put is lost if one
@@ -37,8 +43,11 @@ impl Fate {
             number: batch.seen.number,
             seen: batch.seen.clone(),
             sealed: Vec::new(),
+            accepted: 0,
             recomputed: 0,
             dead: Vec::new(),
+            is_over: false,
+            is_known: false,
             lost: Vec::new(),
             uncertain: Vec::new(),
             superseded: Vec::new(),
@@ -63,6 +72,12 @@ impl Fate {
         (fate, died)
     }
 
+    /// The place in the order of its rows, if they replace others.
+    pub(crate) fn replacing(&self, batch: &RowBatch) -> Option<Replacing> {
+        let Self { accepted, recomputed, .. } = *self;
+        batch.recompute.as_ref().map(|_| Replacing { accepted, recomputed })
+    }
+
     /// Whether the row is dead, or makes way for a newer one.
     pub(crate) fn is_dead(&self, row: usize) -> bool {
         self.is_killed(row) || is_set(&self.superseded, row)
@@ -70,16 +85,43 @@ impl Fate {
 
     /// Whether the row is dead for good.
     pub(crate) fn is_killed(&self, row: usize) -> bool {
+        self.is_over || self.is_withdrawn(row)
+    }
+
+    /// Whether the row is dead for another reason than its age: it was invalidated, or its source is refused. Nothing makes way for it any
+    /// more.
+    pub(crate) fn is_withdrawn(&self, row: usize) -> bool {
         is_set(&self.dead, row)
+    }
+
+    /// Whether the row is dead by its age: it was computed before `oldest_kept`, or a change says so.
+    pub(crate) fn is_over(&self, tombstones: &Tombstones, batch: &RowBatch, oldest_kept: u64) -> bool {
+        self.is_over || batch.born < oldest_kept || tombstones.kill_by_age(self.number, batch.born)
+    }
+
+    /// Whether the rows have died by their age since the last call.
+    pub(crate) fn is_news(&mut self) -> bool {
+        let was_known = std::mem::replace(&mut self.is_known, self.is_over);
+        self.is_over && !was_known
     }
 
     fn is_sealed(&self, row: usize) -> bool {
         is_set(&self.sealed, row)
     }
 
-    /// Whether a segment has the row, and nothing has killed it since.
+    /// Whether a segment has the row, and nothing but its age has killed it since.
     pub(crate) fn has_sealed(&self, row: usize) -> bool {
-        self.is_sealed(row) && !self.is_dead(row)
+        self.is_sealed(row) && !self.is_withdrawn(row)
+    }
+
+    /// Whether the row is sealed or has died by its age: what makes way for it does so whatever comes.
+    pub(crate) fn is_followed(&self, row: usize) -> bool {
+        self.has_sealed(row) || self.has_expired(row)
+    }
+
+    /// Whether the row has died by its age and no segment has it.
+    pub(crate) fn has_expired(&self, row: usize) -> bool {
+        self.is_over && !self.is_sealed(row) && !self.is_withdrawn(row)
     }
 
     /// Whether the row is to be sealed.
@@ -99,15 +141,19 @@ impl Fate {
     }
 
     /// How many rows are dead and will not be sealed.
-    pub(crate) fn gone(&self) -> usize {
-        let rows = 0..self.dead.len().max(self.superseded.len());
-        rows.filter(|&row| self.is_dead(row) && !self.is_sealed(row)).count()
+    pub(crate) fn gone(&self, batch: &RowBatch) -> usize {
+        (0..batch.rows()).filter(|&row| self.is_dead(row) && !self.is_sealed(row)).count()
+    }
+
+    /// How many rows are to be sealed.
+    fn waiting(&self, batch: &RowBatch) -> usize {
+        (0..batch.rows()).filter(|&row| self.waits(row)).count()
     }
 
     /// No row is to be written but for those that are; returns how many have died.
     fn kill_unsealed(&mut self, batch: &RowBatch) -> usize {
-        let died = (0..batch.rows()).filter(|&row| self.waits(row)).count();
-        self.dead = (0..batch.rows()).map(|row| self.is_killed(row) || !self.is_sealed(row)).collect();
+        let died = self.waiting(batch);
+        self.dead = (0..batch.rows()).map(|row| self.is_withdrawn(row) || !self.is_sealed(row)).collect();
         died
     }
 
@@ -128,35 +174,37 @@ impl Fate {
         self.superseded.clear();
     }
 
-    /// Whether tombstones kill a row of this batch, whose key is at `position`.
-    pub(crate) fn kill_row(
-        &self,
-        tombstones: &Tombstones,
-        batch: &RowBatch,
-        keys: &Keys,
-        position: usize,
-    ) -> bool {
-        tombstones.kill_by_age(self.number, batch.born)
-            || self.seen.kill_row(tombstones, self.number, keys, position)
+    /// Whether tombstones kill the row whose key is at `position`, whatever its age.
+    pub(crate) fn kill_row(&self, tombstones: &Tombstones, keys: &Keys, position: usize) -> bool {
+        self.seen.kill_row(tombstones, self.number, keys, position)
     }
 
     /// Compares the rows with all tombstones up to `newest`; returns how many have died.
     fn advance(&mut self, batch: &RowBatch, tombstones: &Tombstones, newest: u64) -> usize {
         let mut died = 0;
-        let is_too_old = tombstones.kill_by_age(self.number, batch.born);
-        if is_too_old || self.seen.may_kill(tombstones, self.number) {
+        let is_over = self.is_over(tombstones, batch, 0);
+        if is_over || self.seen.may_kill(tombstones, self.number) {
             for row in 0..batch.rows() {
-                if !self.is_killed(row) && self.kill_row(tombstones, batch, &batch.keys, row) {
-                    died += usize::from(!self.is_dead(row));
+                if self.is_withdrawn(row) {
+                    continue;
+                }
+                let (was_killed, was_dead) = (self.is_killed(row), self.is_dead(row));
+                // Also if it is dead by its age: others make way for it until it is withdrawn.
+                if self.kill_row(tombstones, &batch.keys, row) {
                     self.kill(row, batch.rows());
-                    let own = (&batch.keys, &*self.uncertain);
-                    let dies_here = || self.seen.own_kill_row(tombstones, self.number, own, row);
-                    if batch.is_put && !self.is_sealed(row) && !dies_here() {
-                        self.lost.push(row);
-                    }
+                }
+                if was_killed || !is_over && !self.is_withdrawn(row) {
+                    continue;
+                }
+                died += usize::from(!was_dead);
+                let own = (&batch.keys, &*self.uncertain);
+                let dies_here = || self.seen.own_kill_row(tombstones, self.number, own, row);
+                if batch.is_put && !self.is_sealed(row) && !dies_here() {
+                    self.lost.push(row);
                 }
             }
         }
+        self.is_over = is_over;
         self.number = self.number.max(newest);
         died
     }
@@ -184,8 +232,8 @@ fn is_set(rows: &[bool], row: usize) -> bool {
 }
 
 /// How many rows are dead.
-pub(crate) fn gone(fates: &[Fate]) -> usize {
-    fates.iter().map(Fate::gone).sum()
+pub(crate) fn gone(fates: &[Fate], batches: &[Arc<RowBatch>]) -> usize {
+    fates.iter().zip(batches).map(|(fate, batch)| fate.gone(batch)).sum()
 }
 
 /// Compares every batch with all tombstones up to `newest`; returns how many rows have died.
@@ -212,7 +260,12 @@ pub(crate) fn refuse<'a>(
 /// would be as old as they are. Returns how many have died.
 pub(crate) fn expire(fates: &mut [Fate], batches: &[Arc<RowBatch>], oldest_kept: u64) -> usize {
     let expired = fates.iter_mut().zip(batches).filter(|(_, batch)| batch.born < oldest_kept);
-    expired.map(|(fate, batch)| fate.kill_unsealed(batch)).sum()
+    let died = expired.map(|(fate, batch)| {
+        let died = fate.waiting(batch);
+        fate.is_over = true;
+        died
+    });
+    died.sum()
 }
 
 /// Rows that were recomputed after those that the tombstone `number` makes way for were accepted: they are newer, and it

@@ -5,16 +5,19 @@
 //! looked up before the recomputed row was accepted and computed meanwhile is older than it; otherwise the one that was
 //! accepted last. A row that takes the place of a rejected one yields to those that were recomputed since it was looked up.
 //! The newest is served, and the only one that is sealed, so that no value changes by being flushed. The others are kept
-//! until then: the source of the newest may change, and it is not written.
+//! until then: the source of the newest may change, and it is not written. They do not come back if it dies by its age, though
+//! they may be younger: the age of a row is the time at which it was computed, and not what it was computed from.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use crate::buffer::fate::{self, Fate};
-use crate::changes::{Replacement, Tombstones};
+use crate::buffer::order::{Age, newest_in_time};
+use crate::buffer::settled::{Settled, last_of, make_way_for_expired};
+use crate::buffer::wanted::{WaitingRow, Wanted};
+use crate::changes::{Expired, Replacement, Tombstones};
 use crate::computed::RowBatch;
-use crate::computed::recompute::RecomputeSession;
 use crate::schema::key::{KeyHash, KeySeed, Keys, TakeBits};
 
 /// The number of a batch in its generation, and of a row in the batch.
@@ -32,38 +35,6 @@ pub(crate) enum Newest {
     Own(BufferedRow),
     /// Another session's: a recompute session, which looks for its own rows, misses. No segment contains a newer one.
     OfOthers,
-}
-
-/// What decides which of several rows of a key and view is the newest.
-struct Age {
-    replaces: bool,
-    /// How many batches had been recomputed with it; 0 if it was not.
-    recomputed: u64,
-    /// It takes the place of a rejected row: how many batches had been recomputed when it was looked up.
-    yields_after: Option<u64>,
-}
-
-impl Age {
-    fn of(batch: &RowBatch, fate: &Fate) -> Self {
-        let rejects = batch.recompute.as_ref().is_some_and(|recompute| recompute.rejects());
-        let yields_after = rejects.then_some(batch.seen.recomputed);
-        Self { replaces: batch.recompute.is_some(), recomputed: fate.recomputed, yields_after }
-    }
-
-    /// Whether it was looked up before that row was recomputed, which is newer then.
-    fn yields_to(&self, recomputed: u64) -> bool {
-        self.yields_after.is_some_and(|seen| seen < recomputed)
-    }
-}
-
-/// The newest of these rows of one key and view, of which the one that was accepted last is the first.
-fn newest<T>(mut rows: impl Iterator<Item = T> + Clone, age: impl Fn(&T) -> Age) -> Option<T> {
-    let recomputed = rows.clone().map(|row| age(&row).recomputed).max()?;
-    let is_newest = |row: &T| {
-        let age = age(row);
-        age.replaces && !age.yields_to(recomputed)
-    };
-    rows.clone().find(is_newest).or_else(|| rows.next())
 }
 
 /// Batches that are sealed together.
@@ -105,7 +76,7 @@ impl Generation {
     }
 
     /// Of the rows of a key and view the one that was accepted last first.
-    fn find(&self, keys: &Keys, position: usize) -> impl Iterator<Item = RowPlace> + Clone {
+    pub(super) fn find(&self, keys: &Keys, position: usize) -> impl Iterator<Item = RowPlace> + Clone {
         self.chain(self.index.get(&keys.hash(position, KeySeed::of_process()))).filter(
             move |&(number, row)| {
                 let own = &self.batches[number as usize].keys;
@@ -117,50 +88,72 @@ impl Generation {
     /// Compares every row with all tombstones up to `newest`, and leaves of several live rows of a key and view the newest.
     /// Returns how many rows have died.
     pub(crate) fn advance(&self, fates: &mut [Fate], tombstones: &Tombstones, newest: u64) -> usize {
-        let gone = fate::gone(fates);
+        let gone = fate::gone(fates, &self.batches);
         fates.iter_mut().for_each(Fate::restore);
         fate::advance(fates, &self.batches, tombstones, newest);
         self.keep_newest(fates);
-        fate::gone(fates).saturating_sub(gone)
+        fate::gone(fates, &self.batches).saturating_sub(gone)
     }
 
     /// Once every row has been compared with the same tombstones, one that comes later kills all rows of a key and view or
-    /// none: what is left of them now is the newest, as long as its source has not changed and its time is not over.
+    /// none: what is left of them now is the newest, as long as its source has not changed. If its time is over, so is that of the
+    /// others.
     fn keep_newest(&self, fates: &mut [Fate]) {
         if self.older.is_empty() {
             // Most generations: no sample was computed twice, and no row need be looked at.
             return;
         }
         for end in self.index.values().filter(|place| self.older.contains_key(place)) {
-            let is_alive = |&(number, row): &RowPlace| !fates[number as usize].is_dead(row as usize);
-            let mut alive: Vec<RowPlace> = self.chain(Some(end)).filter(is_alive).collect();
+            let is_withdrawn = |&(number, row): &RowPlace| fates[number as usize].is_withdrawn(row as usize);
+            let mut left: Vec<RowPlace> =
+                self.chain(Some(end)).filter(|place| !is_withdrawn(place)).collect();
             // Most often all have one key: only a few hashes belong to several.
-            while let Some(&first) = alive.first() {
-                let (own, others) = alive.into_iter().partition(|&place| self.have_one_key(first, place));
+            while let Some(&first) = left.first() {
+                let (own, others) = left.into_iter().partition(|&place| self.have_one_key(first, place));
                 self.keep_newest_of(own, fates);
-                alive = others;
+                left = others;
             }
         }
     }
 
     /// Of these rows of one key and view, of which the one that was accepted last is the first.
     fn keep_newest_of(&self, rows: Vec<RowPlace>, fates: &mut [Fate]) {
-        let newest = newest(rows.iter().copied(), |&(number, _)| self.age(number, fates));
+        let is_over = |(number, row): RowPlace| fates[number as usize].is_killed(row as usize);
+        let newest = newest_in_time(&rows, |(number, _)| self.age(number, fates), is_over);
         for (number, row) in rows.into_iter().filter(|place| Some(*place) != newest) {
             fates[number as usize].supersede(row as usize, self.batches[number as usize].rows());
         }
     }
 
-    /// How many of these rows of a batch are the newest of their keys: not those that a newer one was to be kept instead of, whose source
-    /// has not changed.
+    /// How many of these rows of a batch, which have died, were the newest of their keys: not those that a newer one was to be kept instead
+    /// of, whose source has not changed.
     pub(crate) fn count_newest(&self, number: usize, rows: &[usize], fates: &[Fate]) -> usize {
         let is_newest = |row: usize| {
-            let age = |&(number, _): &RowPlace| self.age(number, fates);
+            let place = (number as u32, row as u32);
             let is_kept = |&(other, _): &RowPlace| self.batches[other as usize].refused().is_none();
-            let rows = self.find(&self.batches[number].keys, row).filter(is_kept);
-            newest(rows, age) == Some((number as u32, row as u32))
+            let rows: Vec<_> = self.find(&self.batches[number].keys, row).filter(is_kept).collect();
+            // A dead one says nothing of what was looked up since.
+            let is_over = |own: RowPlace| own != place && fates[own.0 as usize].is_killed(own.1 as usize);
+            newest_in_time(&rows, |(number, _)| self.age(number, fates), is_over) == Some(place)
         };
         rows.iter().filter(|row| is_newest(**row)).count()
+    }
+
+    /// The rows that were to take the place of others and have died by their age since the last call.
+    pub(crate) fn take_expired(&self, fates: &mut [Fate]) -> Expired {
+        let mut expired = Expired::default();
+        let news = self
+            .batches
+            .iter()
+            .zip(fates)
+            .filter_map(|(batch, fate)| fate.is_news().then_some((batch, fate)));
+        for (batch, fate) in news {
+            let Some(replacing) = fate.replacing(batch) else { continue };
+            for row in (0..batch.rows()).filter(|&row| fate.has_expired(row)) {
+                expired.add(batch.keys.key(row), batch.keys.view(), replacing);
+            }
+        }
+        expired
     }
 
     fn age(&self, number: u32, fates: &[Fate]) -> Age {
@@ -205,10 +198,16 @@ pub(crate) struct Generations {
 impl Generations {
     /// Adds a batch to the active generation; returns the bytes there before and after, and how many of its rows have died
     /// since they were looked up, as far as it is known.
-    /// `recomputed` counts the batches that were recomputed, up to this one if it was.
-    pub(crate) fn push(&mut self, batch: Arc<RowBatch>, recomputed: u64) -> (usize, usize, usize) {
-        let (mut fate, died) = Fate::accepted(&batch);
-        fate.recomputed = recomputed;
+    /// `accepted` counts the batches up to this one, `recomputed` those that were recomputed, if this one was.
+    pub(crate) fn push(
+        &mut self,
+        batch: Arc<RowBatch>,
+        accepted: u64,
+        recomputed: u64,
+    ) -> (usize, usize, usize) {
+        let (mut fate, mut died) = Fate::accepted(&batch);
+        (fate.accepted, fate.recomputed) = (accepted, recomputed);
+        died += make_way_for_expired(&mut fate, &batch);
         let Active { generation, fates } = &mut self.active;
         let before = generation.bytes;
         fates.push(fate);
@@ -249,7 +248,8 @@ impl Generations {
             let is_alive = |row: &usize| {
                 (batch.refused().is_none() || fate.has_sealed(*row))
                     && !fate.is_killed(*row)
-                    && !fate.kill_row(tombstones, batch, &batch.keys, *row)
+                    && !fate.is_over(tombstones, batch, 0)
+                    && !fate.kill_row(tombstones, &batch.keys, *row)
             };
             (batch.clone(), (0..batch.rows()).filter(is_alive).collect())
         });
@@ -268,7 +268,8 @@ impl Generations {
     }
 
     /// Keeps what has become of the batches of a frozen generation, and that rows which were recomputed after those of
-    /// `replacements` were accepted are newer than them, unless they yield to them. Returns how many of the later rows have died.
+    /// `replacements` were accepted are newer than them, unless they yield to them. What makes way for its rows that were sealed, or have
+    /// died by their age, dies. Returns how many of the later rows have died.
     pub(crate) fn settle(
         &mut self,
         generation: &Arc<Generation>,
@@ -280,15 +281,13 @@ impl Generations {
             self.frozen[at].fates = fates.clone();
         }
         let later = at.map_or(0, |at| at + 1);
-        let settled = (&**generation, &***fates);
+        let settled = Settled { generation, fates, last: last_of(generation, fates) };
         let frozen = self.frozen.range_mut(later..);
         let frozen = frozen.map(|own| (&own.generation.batches, Arc::make_mut(&mut own.fates)));
         let Active { generation, fates } = &mut self.active;
         let mut died = 0;
         for (batches, fates) in frozen.chain(std::iter::once((&generation.batches, fates))) {
-            if !replacements.is_empty() {
-                died += yield_to_sealed(fates, batches, settled);
-            }
+            died += settled.supersede(fates, batches);
             for Replacement { number, before, .. } in replacements {
                 died += fate::outlive(fates, batches, before, *number);
             }
@@ -331,81 +330,21 @@ impl Generations {
         let active = (&self.active.generation, &*self.active.fates);
         let frozen = self.frozen.iter().rev().map(|frozen| (&*frozen.generation, &**frozen.fates));
         let generations = std::iter::once(active).chain(frozen);
-        let replaces = generations.clone().any(|(own, _)| own.replaces());
-        let mut newest_first = generations.flat_map(|(own, fates)| wanted.alive(own, fates, position));
-        let (batch, _, row) = if replaces {
-            newest(newest_first, |(batch, fate, _)| Age::of(batch, fate))?
+        let mut last_first = generations.flat_map(|(own, fates)| wanted.rows(own, fates, position));
+        let last = last_first.next()?;
+        // Most often there is no other, and nothing is allocated.
+        let mut rows: Vec<_> = last_first.collect();
+        let newest = if rows.is_empty() {
+            Some(last).filter(|row| !row.is_over)
         } else {
-            newest_first.next()?
+            rows.insert(0, last);
+            newest_in_time(&rows, |row| Age::of(row.batch, row.fate), |row| row.is_over)
         };
+        let WaitingRow { batch, row, .. } = newest?;
         Some(if wanted.is_own(batch, position) {
             Newest::Own(BufferedRow { batch: batch.clone(), row })
         } else {
             Newest::OfOthers
-        })
-    }
-}
-
-/// Rows that yield to recomputed ones die once these are sealed: their tombstone need not be newer, if others of their
-/// batches outlive it. Returns how many have died.
-fn yield_to_sealed(
-    fates: &mut [Fate],
-    batches: &[Arc<RowBatch>],
-    (sealed, sealed_fates): (&Generation, &[Fate]),
-) -> usize {
-    let mut died = 0;
-    for (fate, batch) in fates.iter_mut().zip(batches) {
-        let age = Age::of(batch, fate);
-        if age.yields_after.is_none() {
-            continue;
-        }
-        for row in 0..batch.rows() {
-            let yields = sealed.find(&batch.keys, row).any(|(number, row)| {
-                let own = &sealed_fates[number as usize];
-                age.yields_to(own.recomputed) && own.has_sealed(row as usize)
-            });
-            if yields {
-                died += usize::from(!fate.is_dead(row));
-                fate.kill(row, batch.rows());
-            }
-        }
-    }
-    died
-}
-
-/// What a lookup asks the buffer for.
-pub(crate) struct Wanted<'a> {
-    pub(crate) keys: &'a Keys,
-    pub(crate) tombstones: &'a Tombstones,
-    pub(crate) recompute: Option<&'a Arc<RecomputeSession>>,
-    /// Rows that were computed before this moment, in milliseconds since 1970, are not served any more.
-    pub(crate) oldest_kept: u64,
-}
-
-impl Wanted<'_> {
-    /// The rows of the key at `position` that are neither dead nor too old, and whose source has not changed.
-    fn alive<'g>(
-        &self,
-        generation: &'g Generation,
-        fates: &'g [Fate],
-        position: usize,
-    ) -> impl Iterator<Item = (&'g Arc<RowBatch>, &'g Fate, u32)> + Clone {
-        let places = generation.find(self.keys, position).filter(move |&(number, row)| {
-            let fate = &fates[number as usize];
-            let batch = &generation.batches[number as usize];
-            // What is sealed is served from its segment as well. A row that makes way is served as soon as the newer one is refused.
-            (batch.refused().is_none() || fate.has_sealed(row as usize))
-                && batch.born >= self.oldest_kept
-                && !fate.is_killed(row as usize)
-                && !fate.kill_row(self.tombstones, batch, self.keys, position)
-        });
-        places.map(|(number, row)| (&generation.batches[number as usize], &fates[number as usize], row))
-    }
-
-    fn is_own(&self, batch: &RowBatch, position: usize) -> bool {
-        self.recompute.is_none_or(|recompute| match &batch.recompute {
-            Some(own) => Arc::ptr_eq(own, recompute),
-            None => recompute.has_computed(self.tombstones.newest_for_row(self.keys, position)),
         })
     }
 }

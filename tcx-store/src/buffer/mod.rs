@@ -2,13 +2,17 @@
 
 pub(crate) mod fate;
 pub(crate) mod generation;
+mod order;
+mod settled;
+pub(crate) mod wanted;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::time::Instant;
 
 use crate::buffer::fate::Fate;
-use crate::buffer::generation::{Generation, Generations, Newest, Wanted};
+use crate::buffer::generation::{Generation, Generations, Newest};
+use crate::buffer::wanted::Wanted;
 use crate::changes::{Replacement, Tombstones};
 use crate::computed::RowBatch;
 use crate::error::Error;
@@ -39,6 +43,8 @@ pub(crate) enum Accepted {
 #[derive(Debug)]
 pub(crate) struct WriteBuffer {
     generations: RwLock<Generations>,
+    /// How many batches were accepted.
+    accepted: AtomicU64,
     /// How many batches were recomputed; not those that take the place of rejected rows.
     recomputed: AtomicU64,
     /// Batches in the buffer; hits on an empty buffer take no lock.
@@ -56,6 +62,7 @@ impl WriteBuffer {
         let (generations, room) = (RwLock::default(), Mutex::default());
         Self {
             generations,
+            accepted: AtomicU64::new(0),
             recomputed: AtomicU64::new(0),
             batches: AtomicUsize::new(0),
             room,
@@ -86,8 +93,10 @@ impl WriteBuffer {
         let mut generations = self.write();
         let is_counted = batch.recompute.as_ref().is_some_and(|recompute| !recompute.rejects());
         let recomputed = if is_counted { self.recomputed.load(Ordering::Relaxed) + 1 } else { 0 };
-        let (before, after, died) = generations.push(batch.clone(), recomputed);
-        // A reader that sees the number finds the rows.
+        let number = self.accepted.load(Ordering::Relaxed) + 1;
+        let (before, after, died) = generations.push(batch.clone(), number, recomputed);
+        // A reader that sees the numbers finds the rows.
+        self.accepted.store(number, Ordering::Release);
         self.recomputed.fetch_max(recomputed, Ordering::Release);
         self.batches.fetch_add(1, Ordering::Release);
         let accepted = if before < self.flush_bytes && after >= self.flush_bytes {
@@ -98,6 +107,11 @@ impl WriteBuffer {
             Accepted::Yes
         };
         (accepted, died)
+    }
+
+    /// How many batches were accepted: a search of the buffer after this finds them, or they are sealed or dead.
+    pub(crate) fn accepted(&self) -> u64 {
+        self.accepted.load(Ordering::Acquire)
     }
 
     /// How many batches were recomputed: a search of the buffer after this finds them, or they are sealed.

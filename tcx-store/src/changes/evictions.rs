@@ -3,12 +3,14 @@
 
 use std::collections::BTreeMap;
 
+use super::dead_segments::{self, DeadSegment};
 use super::whole::Dated;
 use crate::sys::bytes::{Cursor, Random};
 
 /// Rows are evicted in two steps. The first change says which segments leave: no process that knows of it joins these any more, so whatever
 /// contains their rows, and gets its name later, was joined before, and has a smaller number. Then the folder is listed, and the second
-/// change names the joined segments in it: others with a smaller number than the first change are dead, however late they come.
+/// change names the joined segments in it: others with a smaller number than the first change are dead, however late they come, if they may
+/// have been joined from those that leave.
 ///
 /// Between the two, nothing that such a segment stands for is removed: if it came after the listing, that lives again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,9 +25,18 @@ pub(super) struct Eviction {
     pub(super) kept: Vec<Random>,
     /// Segments that were there and could not be read then, of which an earlier eviction may have killed some: their random bits, ascending.
     pub(super) unread: Vec<Random>,
-    /// The segments that leave, or are rewritten with fewer rows, those of older evictions included that are there: their random bits,
-    /// ascending.
+    /// The segments that leave, or are rewritten with fewer rows, those of older evictions included that are not [dead](super::dead_segments):
+    /// their random bits, ascending.
     pub(super) leaving: Vec<Random>,
+}
+
+/// About as many bytes as a change has that names no segment.
+const CHANGE: usize = 200;
+
+/// About as many bytes as the two changes of an eviction take, by which segments go that have this number of names, with those of all that
+/// they were joined from.
+pub(crate) fn bytes_of_eviction(names: usize) -> u64 {
+    2 * (CHANGE + size_of::<Random>() * names) as u64
 }
 
 impl Eviction {
@@ -44,18 +55,16 @@ impl Eviction {
     }
 
     /// A joined segment is as old as the oldest of its inputs: one that is born later has no input from which evicted rows came.
-    fn may_bring_back(&self, segment: Dated) -> bool {
-        segment.joined.is_some() && segment.base < self.before && segment.born <= self.until
+    fn may_bring_back(&self, segment: Dated<'_>) -> bool {
+        segment.lineage.is_joined() && segment.base < self.before && segment.born <= self.until
     }
 
-    pub(super) fn kills(&self, segment: Dated) -> bool {
-        self.is_final()
-            && self.may_bring_back(segment)
-            && segment.joined.is_some_and(|joined| !self.keeps(joined))
+    pub(super) fn kills(&self, segment: Dated<'_>) -> bool {
+        self.is_final() && self.may_bring_back(segment) && !self.keeps(segment.name)
     }
 
     /// Whether the second change may kill a segment.
-    pub(super) fn doubts(&self, segment: Dated) -> bool {
+    pub(super) fn doubts(&self, segment: Dated<'_>) -> bool {
         !self.is_final() && self.may_bring_back(segment)
     }
 
@@ -68,27 +77,38 @@ impl Eviction {
         [&self.kept, &self.unread].into_iter().any(|names| names.binary_search(&name).is_ok())
     }
 
+    /// Whether a segment leaves.
+    fn names(&self, name: Random) -> bool {
+        self.leaving.binary_search(&name).is_ok()
+    }
+
+    /// Whether a segment leaves, or was dead by then.
+    pub(super) fn goes(&self, name: Random, dead: &[DeadSegment]) -> bool {
+        self.names(name) || dead_segments::are_named(dead, name, self.number)
+    }
+
     /// Whether a segment leaves, or is replaced by another one than that with these random bits.
     pub(super) fn removes(&self, name: Random, replacement: Option<Random>) -> bool {
-        self.leaving.binary_search(&name).is_ok() && !replacement.is_some_and(|own| self.keeps(own))
+        self.names(name) && !replacement.is_some_and(|own| self.keeps(own))
     }
 
     /// Whether it says all that an older one says, or will say by its second change: the process that made this one knew what is killed, and
-    /// has kept none of that, but for what it could not read. It names those that leave and were there. The second change of another eviction
-    /// comes after this one, and so does the listing before it.
-    fn covers(&self, older: &Self) -> bool {
+    /// has kept none of that, but for what it could not read. The second change of another eviction comes after this one, and so does the
+    /// listing before it.
+    fn covers(&self, older: &Self, dead: &[DeadSegment]) -> bool {
         let is_later = older.before <= self.before && older.until <= self.until;
         let keeps_none = || self.unread.iter().all(|name| older.spares(*name));
-        (self.is_final() || !older.is_final()) && is_later && keeps_none()
+        let names_all = || older.leaving.iter().all(|name| self.goes(*name, dead));
+        (self.is_final() || !older.is_final()) && is_later && keeps_none() && names_all()
     }
 }
 
-/// Those that say something beside the others. Ascending by their numbers.
-pub(super) fn distinct(evictions: impl IntoIterator<Item = Eviction>) -> Vec<Eviction> {
+/// Those that say something beside the others and the dead segments. Ascending by their numbers.
+pub(super) fn distinct(evictions: impl IntoIterator<Item = Eviction>, dead: &[DeadSegment]) -> Vec<Eviction> {
     let by_number: BTreeMap<u64, Eviction> = evictions.into_iter().map(|own| (own.number, own)).collect();
     let mut kept: Vec<Eviction> = Vec::new();
     for own in by_number.into_values().rev() {
-        if !kept.iter().any(|newer| newer.covers(&own)) {
+        if !kept.iter().any(|newer| newer.covers(&own, dead)) {
             kept.push(own);
         }
     }
@@ -133,14 +153,19 @@ fn names(cursor: &mut Cursor<'_>, count: u64) -> Option<Vec<Random>> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::whole::Lineage;
     use super::*;
+    use crate::storage::name::SegmentName;
+
+    const INPUT: SegmentName = SegmentName { random: Random([77; 16]), tail: 0 };
 
     fn random(byte: u8) -> Random {
         Random([byte; 16])
     }
 
-    fn joined(base: u64, born: u64, name: u8) -> Dated {
-        Dated { base, born, joined: Some(random(name)) }
+    fn joined(base: u64, born: u64, name: u8) -> Dated<'static> {
+        let lineage = Lineage { inputs: &[INPUT], ..Lineage::default() };
+        Dated { base, born, name: random(name), lineage }
     }
 
     #[test]
@@ -152,7 +177,10 @@ mod tests {
         for kept in [1, 8, 9] {
             assert!(!eviction.kills(joined(2, 100, kept)));
         }
-        assert!(!eviction.kills(Dated { joined: None, ..joined(2, 100, 5) }), "it was sealed as it is");
+        assert!(
+            !eviction.kills(Dated { lineage: Lineage::default(), ..joined(2, 100, 5) }),
+            "it was sealed as it is"
+        );
         let first = Eviction::new(3, 3, 100, [&[], &[], &[]]);
         assert!(first.doubts(joined(2, 100, 5)) && !first.kills(joined(2, 100, 5)));
         assert!(!first.doubts(joined(3, 100, 5)) && !first.doubts(joined(2, 101, 5)));
@@ -165,34 +193,46 @@ mod tests {
         assert!(!eviction.removes(random(6), Some(random(1))) && !eviction.removes(random(5), None));
     }
 
+    /// One until a later time, by which these leave.
+    fn late_one(leaving: &[Random]) -> Eviction {
+        Eviction::new(8, 7, 100, [&[], &[], leaving])
+    }
+
     #[test]
     fn what_a_newer_one_until_a_later_time_says_as_well_is_left_out() {
+        let distinct = |evictions: &[Eviction]| distinct(evictions.to_vec(), &[]);
         let eviction = |number, before, until| Eviction::new(number, before, until, [&[], &[], &[]]);
         let [early, late, small] = [eviction(2, 1, 100), eviction(8, 7, 60), eviction(4, 3, 50)];
-        assert_eq!(distinct([small.clone(), late.clone(), early.clone()]), [early.clone(), late.clone()]);
+        assert_eq!(distinct(&[small.clone(), late.clone(), early.clone()]), [early.clone(), late.clone()]);
         let same = Eviction::new(10, 9, 100, [&[random(1)], &[], &[]]);
-        assert_eq!(distinct([early.clone(), same.clone()]), [same]);
+        assert_eq!(distinct(&[early.clone(), same.clone()]), [same]);
         let unsure = Eviction::new(10, 9, 100, [&[], &[random(1)], &[]]);
         assert_eq!(
-            distinct([early.clone(), unsure.clone()]),
+            distinct(&[early.clone(), unsure.clone()]),
             [early.clone(), unsure.clone()],
             "the early one may have killed what the later one could not read"
         );
         let kept = Eviction::new(2, 1, 100, [&[random(1)], &[], &[]]);
-        assert_eq!(distinct([kept, unsure.clone()]), [unsure]);
+        assert_eq!(distinct(&[kept, unsure.clone()]), [unsure]);
         let [first, second] = [eviction(3, 3, 100), eviction(4, 3, 100)];
-        assert_eq!(distinct([first.clone(), second.clone()]), [second]);
+        assert_eq!(distinct(&[first.clone(), second.clone()]), [second]);
         assert_eq!(
-            distinct([early.clone(), first.clone()]),
+            distinct(&[early.clone(), first.clone()]),
             [early, first],
             "the first change kills nothing"
         );
         let [begun, ended] = [eviction(6, 6, 100), eviction(8, 5, 100)];
         assert_eq!(
-            distinct([begun.clone(), ended.clone()]),
+            distinct(&[begun.clone(), ended.clone()]),
             [begun, ended],
             "the eviction that began later has not ended"
         );
+
+        let leaving = Eviction::new(3, 3, 100, [&[], &[], &[random(6)]]);
+        let dead = [DeadSegment { name: random(6), number: 4 }];
+        assert_eq!(distinct(&[leaving.clone(), late_one(&[])]), [leaving.clone(), late_one(&[])]);
+        assert_eq!(distinct(&[leaving.clone(), late_one(&[random(6)])]), [late_one(&[random(6)])]);
+        assert_eq!(super::distinct([leaving, late_one(&[])], &dead), [late_one(&[])]);
     }
 
     #[test]

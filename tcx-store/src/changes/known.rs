@@ -1,19 +1,19 @@
 //! Which changes this process has read.
 
+mod repairs;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use super::known_tombstones::Tombstones;
 use super::merge::MergePlan;
 use super::pending::Attempt;
-use super::read::{Doubt, map, nonce, read};
+use super::read::{Doubt, map, read};
 use super::replacements::Replacement;
-use super::same::{Anchor, Origin, repair_nonce, says_repairs};
+use super::same::{Anchor, Origin};
 use super::table::{ChangeBytes, TombstoneTable};
 use super::whole::Dated;
 use crate::storage::Storage;
@@ -99,7 +99,7 @@ impl KnownChanges {
     }
 
     /// Whether the rows of a segment may be served: its changes are read, and none kills them all.
-    pub(crate) fn serves(&self, needs: Needs, segment: Dated) -> bool {
+    pub(crate) fn serves(&self, needs: Needs, segment: Dated<'_>) -> bool {
         self.newest().is_some_and(|newest| needs.base <= newest)
             && needs.base >= self.tombstones.floor
             && !self.tombstones.kill_segment(segment)
@@ -107,7 +107,7 @@ impl KnownChanges {
     }
 
     /// Whether only a change that cannot be found or read keeps the rows of a segment from being served.
-    pub(crate) fn may_serve_later(&self, needs: Needs, segment: Dated) -> bool {
+    pub(crate) fn may_serve_later(&self, needs: Needs, segment: Dated<'_>) -> bool {
         !self.serves(needs, segment)
             && needs.base >= self.tombstones.all()
             && !self.tombstones.kill_segment(segment)
@@ -140,6 +140,11 @@ impl KnownChanges {
     pub(crate) fn unread_after(&self, number: u64) -> Option<u64> {
         let newer = self.unread.iter().filter(|(own, _)| **own > number);
         newer.filter(|(_, doubt)| doubt.may_end()).map(|(own, _)| *own).next()
+    }
+
+    /// Whether a change that may kill rows of this number cannot be read or verified, now or ever.
+    pub(crate) fn is_unread_after(&self, number: u64) -> bool {
+        self.unread.keys().any(|own| *own > number)
     }
 
     /// What readers have to be shown again when it changes.
@@ -297,51 +302,6 @@ impl KnownChanges {
             tracing::info!(number = table.number, "change can be verified now");
             self.push_found(table);
         }
-    }
-
-    /// A repair has put this in the place of a change that this process had read: what it kills is dead for others, and so it is here, and
-    /// what the change had committed does not count any more.
-    pub(crate) fn adopt_repaired(&mut self, table: TombstoneTable) {
-        let lost = if table.all == table.number { "older rows" } else { "rows that it had committed" };
-        tracing::warn!(number = table.number, "change was damaged and repaired: {lost} are no longer served");
-        // The repair kills rows that this process's own change has not named.
-        self.tombstones.own.remove(table.number);
-        self.push(table);
-    }
-
-    /// If this change says that others were repaired, learns what these say, up to one before which everything is dead: this process may
-    /// have read them before they were damaged.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if one cannot be read.
-    fn learn_repairs(&mut self, storage: &dyn Storage, news: &TombstoneTable) -> io::Result<()> {
-        let Some(Origin { instance, .. }) = self.origin else { return Ok(()) };
-        if !says_repairs(news.nonce, instance, news.number) {
-            return Ok(());
-        }
-        // The last one, too, before which everything is dead: the rows that it had committed are not.
-        for number in (self.tombstones.all().max(1)..news.number).rev() {
-            let repaired = repair_nonce(instance, number);
-            match nonce(storage, number) {
-                Ok(Some(found)) if found == repaired => {}
-                // In a part of a copy, merged changes may be all there is of it.
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => continue,
-            }
-            let table = match read(storage, number) {
-                Ok(Some(table)) if table.nonce == repaired => table,
-                Err((_, what)) => return Err(io::Error::other(what)),
-                Ok(_) => return Err(io::ErrorKind::NotFound.into()),
-            };
-            if table.all == number {
-                self.adopt_repaired(table);
-                break;
-            }
-            // What it names is known by the change that it takes the place of, or by merged ones. What that had committed counts no more.
-            self.nonces.insert(number, repaired);
-        }
-        Ok(())
     }
 
     /// Takes in what others have written.

@@ -1,13 +1,14 @@
 //! Every tombstone that a process knows: what decides which rows are dead.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::ages;
 use super::numbers::ChangeNumbers;
 use super::pending::Pending;
 use super::table::{HashedKey, TombstoneTable};
 use super::whole::{Dated, Whole};
+use super::{ages, dead_segments};
 use crate::schema::key::Keys;
 use crate::sys::bytes::Random;
 
@@ -63,12 +64,12 @@ impl Tombstones {
 
     /// As [`newest_for`](Self::newest_for), without the failed ones that are `spared`.
     fn newest_but(&self, key: &[u8], view: u32, spared: impl Fn(&Pending) -> bool) -> u64 {
-        let mut numbers = self.numbers_for(HashedKey::new(key, view), spared);
-        numbers.next().unwrap_or(0).max(self.floor)
+        let numbers = self.numbers_for(HashedKey::new(key, view), spared);
+        numbers.max().unwrap_or(0).max(self.floor)
     }
 
-    /// The numbers of the tombstones that name the key, of each table the newest, without the failed ones that are `spared`;
-    /// the newest comes first.
+    /// The numbers of the tombstones that name the key, of each table the newest, without the failed ones that are `spared`. The table that a
+    /// repair begins with has a smaller number than those before it: the first need not be the newest.
     fn numbers_for(
         &self,
         asked: HashedKey<'_>,
@@ -95,7 +96,7 @@ impl Tombstones {
 
     /// Whether a tombstone that could be read, and is written, kills a row of this key and view with this number.
     pub(crate) fn surely_kill(&self, number: u64, key: &[u8], view: u32) -> bool {
-        self.numbers_for(HashedKey::new(key, view), |_| true).next().unwrap_or(0).max(self.all()) > number
+        self.numbers_for(HashedKey::new(key, view), |_| true).max().unwrap_or(0).max(self.all()) > number
     }
 
     /// The latest time before which what was computed has been invalidated, in milliseconds since 1970; 0 without one.
@@ -111,12 +112,22 @@ impl Tombstones {
 
     /// Whether all rows of a segment are dead, whatever their keys: those before them were invalidated by their age, or it may contain rows
     /// that were evicted.
-    pub(crate) fn kill_segment(&self, segment: Dated) -> bool {
+    pub(crate) fn kill_segment(&self, segment: Dated<'_>) -> bool {
         self.whole.kills(segment)
     }
 
+    /// Whether a change names the segment with these random bits as dead.
+    pub(crate) fn name_segment(&self, name: Random) -> bool {
+        dead_segments::since(&self.whole.dead, name).is_some()
+    }
+
+    /// Whether an eviction kills a joined segment that was not there, and may have rows of those that were evicted.
+    pub(crate) fn evict_unseen(&self, segment: Dated<'_>) -> bool {
+        self.whole.evicts_unseen(segment)
+    }
+
     /// Whether an eviction that has begun may kill a segment: it is not joined with others, and what it stands for stays.
-    pub(crate) fn doubt_segment(&self, segment: Dated) -> bool {
+    pub(crate) fn doubt_segment(&self, segment: Dated<'_>) -> bool {
         self.whole.doubts(segment)
     }
 
@@ -125,13 +136,24 @@ impl Tombstones {
         self.whole.evictions.iter().all(|own| own.spares(name))
     }
 
+    /// Whether an eviction has this number or a later one.
+    pub(crate) fn evict_since(&self, number: u64) -> bool {
+        self.whole.evictions.iter().any(|own| own.number >= number)
+    }
+
+    /// The segments that evictions name as about to be removed and that are not dead.
+    pub(crate) fn leaving(&self) -> BTreeSet<Random> {
+        let leaving = self.whole.evictions.iter().flat_map(|own| own.leaving.iter().copied());
+        leaving.filter(|name| !self.name_segment(*name)).collect()
+    }
+
     /// Whether an eviction says that the segment with these random bits is about to be removed, or to be replaced by another than this one.
     pub(crate) fn remove(&self, name: Random, replacement: Option<Random>) -> bool {
         self.whole.evictions.iter().any(|own| own.removes(name, replacement))
     }
 
     /// Whether a segment may be joined with others, or rewritten, and the result be the one with these random bits.
-    pub(crate) fn let_join(&self, name: Random, segment: Dated, replacement: Option<Random>) -> bool {
+    pub(crate) fn let_join(&self, name: Random, segment: Dated<'_>, replacement: Option<Random>) -> bool {
         !self.remove(name, replacement) && !self.doubt_segment(segment)
     }
 
@@ -149,7 +171,7 @@ impl Tombstones {
     /// As [`newest_for_row`](Self::newest_for_row), of the tombstones that could be read.
     pub(crate) fn newest_read_for_row(&self, keys: &Keys, position: usize) -> u64 {
         let asked = HashedKey::new(keys.key(position), keys.view());
-        self.numbers_for(asked, |_| false).next().unwrap_or(0).max(self.all())
+        self.numbers_for(asked, |_| false).max().unwrap_or(0).max(self.all())
     }
 
     /// As [`kill_row`](Self::kill_row), without the failed ones that are `spared`.
@@ -173,6 +195,11 @@ impl Tombstones {
     ) -> impl Iterator<Item = u64> {
         let asked = HashedKey::new(keys.key(position), keys.view());
         self.numbers_for(asked, spared).filter(|own| *own == u64::MAX || self.own.contains(*own))
+    }
+
+    /// Whether this process has written the tombstone of this number, and no repair has put another in its place: that one commits nothing.
+    pub(crate) fn are_own(&self, number: u64) -> bool {
+        self.own.contains(number)
     }
 
     /// Those that are written.

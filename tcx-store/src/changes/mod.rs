@@ -3,7 +3,9 @@
 mod ages;
 mod check;
 mod create;
+mod dead_segments;
 mod evictions;
+mod expired;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod identity;
@@ -24,6 +26,8 @@ mod whole;
 
 pub(crate) use check::check_change;
 pub(crate) use create::DraftedChange;
+pub(crate) use evictions::bytes_of_eviction;
+pub(crate) use expired::{Expired, Replacing};
 pub(crate) use identity::{IdentityChange, now_millis};
 pub(crate) use known::{KnownChanges, ListedChanges, Needs, Shown};
 pub(crate) use known_tombstones::Tombstones;
@@ -32,10 +36,12 @@ pub(crate) use new_tombstone::Doomed;
 pub(crate) use numbers::ChangeNumbers;
 pub(crate) use pending::{Attempt, Seen};
 pub(crate) use read::{is_of_another_version, map as map_change};
-pub(crate) use repaired::{as_merged_say, begin_of_repair, news_of_repairs, tombstone_for_everything};
+pub(crate) use repaired::{
+    Lost, announcement_of_lost, as_merged_say, begin_of_repair, news_of_repairs, tombstone_for_everything,
+};
 pub(crate) use replacements::{Replacement, ReplacementPlace};
 pub(crate) use same::{Compared, Origin};
-pub(crate) use whole::Dated;
+pub(crate) use whole::{Dated, Lineage};
 
 use crate::sys::bytes::{Cursor, Random};
 use crate::sys::checksum::checksum;

@@ -6,6 +6,7 @@ use std::iter::Peekable;
 use std::sync::Arc;
 
 use super::ages::Age;
+use super::dead_segments::{self, DeadSegment};
 use super::evictions::Eviction;
 use super::table::{
     ENTRY, Entry, Named, TombstoneTable, entry_bytes, header, key_hash, name_bytes, name_len, prefix_hash,
@@ -28,8 +29,12 @@ pub(crate) enum Doomed {
     Views(Vec<(Box<[u8]>, u32)>),
     /// Every key that begins so.
     Prefix(Box<[u8]>),
-    /// What was computed before this time, in milliseconds since 1970.
-    OlderThan(u64),
+    /// What was computed before `limit`, in milliseconds since 1970.
+    OlderThan {
+        limit: u64,
+        /// What was joined to segments that die by it: the random bits of their names.
+        dead: Vec<Random>,
+    },
     /// What was joined from segments that are about to be removed, and is not known; as long as `before` is not known, it is only in doubt.
     Evicted {
         /// The number of the first change of the eviction.
@@ -42,7 +47,11 @@ pub(crate) enum Doomed {
         unread: Vec<Random>,
         /// The segments that are about to be removed, or rewritten with fewer rows.
         leaving: Vec<Random>,
+        /// Those of them that are dead from now on, and those that they were joined from, which may come back by a copy of the folder.
+        dead: Vec<Random>,
     },
+    /// These segments, wherever they are: the random bits of their names.
+    Segments(Vec<Random>),
     /// Every key.
     All,
 }
@@ -52,7 +61,7 @@ impl Doomed {
     pub(super) fn kind(&self) -> u32 {
         match self {
             Self::Views(_) => KIND_TOMBSTONE_OF_VIEWS,
-            Self::OlderThan(_) | Self::Evicted { .. } => KIND_TOMBSTONE_OF_SEGMENTS,
+            Self::OlderThan { .. } | Self::Evicted { .. } | Self::Segments(_) => KIND_TOMBSTONE_OF_SEGMENTS,
             Self::Keys(_) | Self::Prefix(_) | Self::All => KIND_TOMBSTONE,
         }
     }
@@ -63,8 +72,8 @@ impl Doomed {
             Self::Keys(keys) => (keys.len(), keys.iter().map(|key| key.len()).sum::<usize>()),
             Self::Views(rows) => (rows.len(), rows.iter().map(|(key, _)| key.len() + size_of::<u32>()).sum()),
             Self::Prefix(prefix) => (1, prefix.len() + size_of::<u16>()),
-            // Sixteen bytes for each of the segments in a folder.
-            Self::Evicted { .. } | Self::OlderThan(_) | Self::All => (0, 0),
+            // A few bytes for each of the segments in a folder, and of those that they were joined from.
+            Self::Evicted { .. } | Self::Segments(_) | Self::OlderThan { .. } | Self::All => (0, 0),
         };
         let bytes = bytes
             + names * (ENTRY + size_of::<u16>())
@@ -88,14 +97,18 @@ impl Doomed {
                 views.map(|(hash, named, key)| entry(hash, named, key)).collect()
             }
             Self::Prefix(prefix) => vec![entry(prefix_hash(prefix), Named::Prefix, &**prefix)],
-            Self::OlderThan(before) => {
-                let ages = vec![Age { number, before: *before }];
-                return of_segments(&Whole { ages, ..Whole::default() });
+            Self::OlderThan { limit, dead } => {
+                let (ages, dead) = (vec![Age { number, before: *limit }], dead_by(number, dead));
+                return of_segments(&Whole { ages, dead, ..Whole::default() }, 0);
             }
-            Self::Evicted { before, until, kept, unread, leaving } => {
+            Self::Evicted { before, until, kept, unread, leaving, dead } => {
                 let names: [&[Random]; 3] = [kept, unread, leaving];
                 let evictions = vec![Eviction::new(number, before.unwrap_or(number), *until, names)];
-                return of_segments(&Whole { evictions, ..Whole::default() });
+                let dead = dead_by(number, dead);
+                return of_segments(&Whole { evictions, dead, ..Whole::default() }, 0);
+            }
+            Self::Segments(names) => {
+                return of_segments(&Whole { dead: dead_by(number, names), ..Whole::default() }, 0);
             }
             Self::All => Vec::new(),
         };
@@ -104,10 +117,16 @@ impl Doomed {
     }
 }
 
-/// The payload of a change that kills whole segments. Its table is empty: no key has to be looked up in it.
-fn of_segments(whole: &Whole) -> Vec<u8> {
+/// These segments, killed by change `number`.
+pub(super) fn dead_by(number: u64, names: &[Random]) -> Vec<DeadSegment> {
+    dead_segments::distinct(names.iter().map(|name| DeadSegment { name: *name, number }))
+}
+
+/// The payload of a change that kills whole segments, and everything before `all`, if that is not 0. Its table is empty: no key has to be
+/// looked up in it.
+pub(super) fn of_segments(whole: &Whole, all: u64) -> Vec<u8> {
     let mut out = whole.bytes();
-    out.extend(header(0, 0, 0, &[]));
+    out.extend(header(all, all, 0, &[]));
     out
 }
 

@@ -7,6 +7,7 @@
 
 use std::sync::{Arc, OnceLock, Weak};
 
+use super::expired::Expired;
 use super::known_tombstones::Tombstones;
 use super::new_tombstone::Doomed;
 use super::replacements::{Replacement, ReplacementPlace};
@@ -132,9 +133,10 @@ pub(crate) struct Seen {
     /// The attempts to write the tombstone by which rows that were recomputed replace others, in their order, all after those of
     /// `pending`.
     own: Vec<Arc<Attempt>>,
-    /// Behind it are the tombstones of recomputed rows that this process has written since.
+    /// Behind it are the tombstones of recomputed rows that this process has written since, and the rows that died by their age.
     since: Arc<ReplacementPlace>,
-    /// How many batches this process had recomputed by then.
+    /// How many batches this process had accepted and recomputed by then.
+    pub(crate) accepted: u64,
     pub(crate) recomputed: u64,
     /// Whether rows may be there that could not be read or found.
     pub(crate) is_in_doubt: bool,
@@ -151,8 +153,8 @@ impl Seen {
         is_unread: bool,
     ) -> Self {
         let (pending, own) = (tombstones.pending.clone(), Vec::new());
-        let (outlived, recomputed, is_in_doubt) = (number, 0, false);
-        Self { number, outlived, known, pending, own, since, recomputed, is_in_doubt, is_unread }
+        let (outlived, accepted, recomputed, is_in_doubt) = (number, 0, 0, false);
+        Self { number, outlived, known, pending, own, since, accepted, recomputed, is_in_doubt, is_unread }
     }
 
     /// Rows may be there that could not be read or found. Those that a change has replaced must not be displaced by what is computed: it
@@ -182,6 +184,11 @@ impl Seen {
     /// The tombstones of recomputed rows that this process has written since, in their order.
     pub(crate) fn replacements(&self) -> impl Iterator<Item = &Replacement> {
         self.since.iter()
+    }
+
+    /// The rows of this process that were to take the place of others and have died by their age since.
+    pub(crate) fn expired(&self) -> impl Iterator<Item = &Expired> {
+        self.since.expired()
     }
 
     /// Whether a replacement of any of these keys may be there: a change that could not be read hides all rows before it, and other changes

@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-use super::new_tombstone::payload_of;
+use super::evictions::Eviction;
+use super::new_tombstone::{dead_by, of_segments, payload_of};
 use super::read::map;
 use super::same::{begun_nonce, listed, repair_nonce, repairs_nonce};
 use super::table::{ChangeBytes, Entry, Named, TombstoneTable, header};
+use super::whole::Whole;
 use super::{Doomed, KIND_TOMBSTONE, KIND_TOMBSTONE_OF_SEGMENTS, KIND_TOMBSTONE_OF_VIEWS, encode};
 use crate::storage::Storage;
 use crate::storage::name::FileName;
@@ -91,10 +93,46 @@ fn find_merged(storage: &dyn Storage, instance: Random, number: u64) -> io::Resu
     Ok(None)
 }
 
+/// Segments whose rows a repair takes out of service.
+#[derive(Debug)]
+pub(crate) struct Lost<'a> {
+    /// The random bits of their names.
+    pub(crate) names: &'a [Random],
+    /// Segments that cannot be read, and may be lost, too: they are not joined any more.
+    pub(crate) doubtful: &'a [Random],
+    /// The number of the change that has announced them.
+    pub(crate) before: u64,
+    /// The other segments that are there now: what was joined from lost ones is dead, but for these.
+    pub(crate) there: &'a [Random],
+}
+
+/// The bytes of a new change by which a repair announces the segments that are about to be lost: no process that knows of it joins them.
+pub(crate) fn announcement_of_lost(number: u64, names: &[Random], doubtful: &[Random]) -> Vec<u8> {
+    let leaving = [names, doubtful].concat();
+    let evictions = vec![Eviction::new(number, number, u64::MAX, [&[], &[], &leaving])];
+    let payload = of_segments(&Whole { evictions, ..Whole::default() }, 0);
+    encode(number, KIND_TOMBSTONE_OF_SEGMENTS, Random::new(), &payload)
+}
+
 /// The bytes of a new change by which a repair begins. It kills what a tombstone for everything kills that is about to take the place of
-/// change `killing`; nothing if that is 0.
-pub(crate) fn begin_of_repair(instance: Random, number: u64, killing: u64) -> Vec<u8> {
-    encode(number, KIND_TOMBSTONE, begun_nonce(instance, number), &header(killing, killing, 0, &[]))
+/// change `killing`, nothing if that is 0; and what is lost, with all that was joined from it and is not there. A repair of no changes has
+/// no `killing`.
+pub(crate) fn begin_of_repair(
+    instance: Random,
+    number: u64,
+    killing: Option<u64>,
+    lost: Option<&Lost<'_>>,
+) -> Vec<u8> {
+    let nonce = killing.map_or_else(Random::new, |_| begun_nonce(instance, number));
+    let killing = killing.unwrap_or(0);
+    let Some(Lost { names, doubtful, before, there }) = lost else {
+        return encode(number, KIND_TOMBSTONE, nonce, &header(killing, killing, 0, &[]));
+    };
+    // Of what is there an earlier eviction may have killed some: this one does not say that it has not.
+    let evictions = vec![Eviction::new(number, *before, u64::MAX, [&[], there, doubtful])];
+    let dead = dead_by(number, names);
+    let payload = of_segments(&Whole { evictions, dead, ..Whole::default() }, killing);
+    encode(number, KIND_TOMBSTONE_OF_SEGMENTS, nonce, &payload)
 }
 
 /// The bytes of a new change of this instance by which processes learn that changes before it were repaired. It kills nothing itself.

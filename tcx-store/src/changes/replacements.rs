@@ -1,10 +1,11 @@
-//! The tombstones that this process has written for recomputed rows, in their order.
+//! The tombstones that this process has written for recomputed rows, in their order, and the recomputed rows that have died by their age.
 //!
 //! A row that is recomputed while an earlier one of its key and view is sealed is the newer of the two: it was accepted later. The
 //! tombstone of the earlier one must not kill it, however long ago it was looked up; an invalidation in between must.
 
 use std::sync::{Arc, OnceLock};
 
+use super::expired::Expired;
 use super::known_tombstones::Tombstones;
 
 /// A tombstone of this process for the rows that it has recomputed.
@@ -20,27 +21,57 @@ pub(crate) struct Replacement {
     pub(crate) recomputed: u64,
 }
 
+/// What comes after a place.
+#[derive(Debug)]
+enum Next {
+    Replaced(Replacement),
+    Expired(Expired),
+}
+
 /// A place among the replacements of a folder, as a lookup keeps it: those that come after the place are reached from it, and
 /// freed once no lookup and no row is left before them.
 #[derive(Debug, Default)]
 pub(crate) struct ReplacementPlace {
-    next: OnceLock<(Replacement, Arc<ReplacementPlace>)>,
+    next: OnceLock<(Next, Arc<ReplacementPlace>)>,
 }
 
 impl ReplacementPlace {
     /// Adds a replacement behind this place, which is the last; returns the place behind it.
     pub(crate) fn add(&self, replacement: Replacement) -> Arc<Self> {
+        self.push(Next::Replaced(replacement))
+    }
+
+    /// As [`add`](Self::add), of rows that have died by their age before they were written.
+    pub(crate) fn add_expired(&self, expired: Expired) -> Arc<Self> {
+        self.push(Next::Expired(expired))
+    }
+
+    fn push(&self, next: Next) -> Arc<Self> {
         let last = Arc::<Self>::default();
         // Replacements are added under the lock of the live set, which knows the last place.
-        let added = self.next.set((replacement, last.clone()));
+        let added = self.next.set((next, last.clone()));
         debug_assert!(added.is_ok(), "a replacement was added behind a place that is not the last");
         last
     }
 
     /// The replacements after this place.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Replacement> {
-        std::iter::successors(self.next.get(), |(_, place)| place.next.get())
-            .map(|(replacement, _)| replacement)
+        self.after().filter_map(|next| match next {
+            Next::Replaced(replacement) => Some(replacement),
+            Next::Expired(_) => None,
+        })
+    }
+
+    /// The rows that have died by their age after this place.
+    pub(crate) fn expired(&self) -> impl Iterator<Item = &Expired> {
+        self.after().filter_map(|next| match next {
+            Next::Replaced(_) => None,
+            Next::Expired(expired) => Some(expired),
+        })
+    }
+
+    fn after(&self) -> impl Iterator<Item = &Next> {
+        std::iter::successors(self.next.get(), |(_, place)| place.next.get()).map(|(next, _)| next)
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) enum Compared {
     /// Change 0 and the newest known change are those that this process has read.
     Same,
     /// This process has read the newest change before it was damaged; a repair has put this in its place.
-    Repaired(TombstoneTable),
+    Repaired(Box<TombstoneTable>),
     /// It is empty, or gone.
     Removed,
     /// Its change 0 is another.
@@ -219,7 +219,7 @@ impl Anchor {
             // What was read first was misread.
             Ok(Some(table)) if table.nonce == self.nonce => Compared::Same,
             Ok(Some(table)) if table.nonce == repair_nonce(origin.instance, number) => {
-                Compared::Repaired(table)
+                Compared::Repaired(Box::new(table))
             }
             Ok(Some(_)) => Compared::OtherChange(number),
             Ok(None) => Compared::Unread(number, ErrorKind::NotFound.into()),

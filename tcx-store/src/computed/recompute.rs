@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::changes::ChangeNumbers;
+use crate::changes::{ChangeNumbers, Tombstones};
+use crate::schema::key::Keys;
 use crate::sys::fork::Process;
 
 /// Computes every row again, even if it is stored: rows that this recompute session has not computed are misses to it. The rows
@@ -55,10 +56,15 @@ impl RecomputeSession {
         self.rejects
     }
 
-    /// Whether a row is this recompute session's own, `newest` being the newest tombstone that names its key and view.
-    pub(crate) fn has_computed(&self, newest: u64) -> bool {
+    /// Whether the row of the key at `position` is this recompute session's own: the newest tombstone that names it is.
+    pub(crate) fn has_computed(&self, tombstones: &Tombstones, keys: &Keys, position: usize) -> bool {
+        self.owns(tombstones, tombstones.newest_for_row(keys, position))
+    }
+
+    /// Whether a row is its own, `newest` being the newest of these tombstones that names its key and view.
+    pub(crate) fn owns(&self, tombstones: &Tombstones, newest: u64) -> bool {
         // A forked process has computed nothing that is kept, and must not wait for a lock of its parent.
-        self.process.is_current() && self.numbers.contains(newest)
+        self.process.is_current() && self.numbers.contains(newest) && tombstones.are_own(newest)
     }
 
     /// A tombstone of this number names rows that this recompute session has computed.

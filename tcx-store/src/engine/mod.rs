@@ -7,6 +7,7 @@ pub(crate) mod publish;
 mod refresh;
 mod refused;
 mod renew;
+pub(crate) mod threads;
 mod uses;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,7 +18,8 @@ use arc_swap::ArcSwap;
 use arrow_schema::SchemaRef;
 
 use crate::buffer::WriteBuffer;
-use crate::buffer::generation::{Newest, Wanted};
+use crate::buffer::generation::Newest;
+use crate::buffer::wanted::Wanted;
 use crate::changes::Seen;
 use crate::engine::named_schema::named_schema;
 use crate::engine::passed::Passed;
@@ -295,9 +297,9 @@ impl Core {
     /// What a lookup knows that is made now.
     fn seen(&self) -> Seen {
         // Before the buffer is searched: what is counted is found there.
-        let recomputed = self.buffer.recomputed();
+        let (accepted, recomputed) = (self.buffer.accepted(), self.buffer.recomputed());
         let mut seen = self.snapshot().seen();
-        seen.recomputed = recomputed;
+        (seen.accepted, seen.recomputed) = (accepted, recomputed);
         seen
     }
 
@@ -306,6 +308,7 @@ impl Core {
     /// In this order a row cannot slip through: it leaves the buffer only after the snapshot holds its segment.
     pub(crate) fn lookup_missing(&self, lookup: &mut Lookup, destinations: &mut Destinations<'_, '_>) {
         if lookup.missing() > 0 {
+            lookup.forget_notes();
             self.lookup_missing_once(lookup, destinations);
             lookup.reject_outdated(destinations);
         }

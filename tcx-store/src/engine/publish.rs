@@ -11,7 +11,7 @@ use crate::index::build_run;
 use crate::live::folder::Live;
 use crate::live::run_set::publish_run;
 use crate::schema::key::KeyHashes;
-use crate::segment::{Segment, SegmentHeader, WrittenSegment};
+use crate::segment::{Ancestors, Segment, SegmentHeader, WrittenSegment};
 use crate::storage::name::{FileName, SegmentName};
 use crate::sys::bytes::Random;
 
@@ -33,22 +33,25 @@ impl Core {
             born,
             youngest: None,
             inputs: Vec::new(),
+            ancestors: Ancestors::default(),
             compression: self.compression,
         }
     }
 
-    /// What the rows have in common of a segment that takes the place of these.
+    /// What the rows have in common of a segment of `rows` rows that takes the place of these.
     pub(crate) fn joined_header<'a>(
         &'a self,
         identity: &'a KnownIdentity,
         base: u64,
         inputs: &[Arc<Segment>],
+        rows: usize,
     ) -> SegmentHeader<'a> {
         let born = inputs.iter().map(|input| input.born()).min().unwrap_or(0);
         let youngest = inputs.iter().map(|input| input.youngest()).max();
         SegmentHeader {
             youngest: youngest.filter(|youngest| *youngest < u64::MAX),
             inputs: inputs.iter().map(|input| input.name()).collect(),
+            ancestors: Ancestors::of(inputs, rows),
             ..self.segment_header(identity, Needs { base, commit: None }, born)
         }
     }

@@ -1,8 +1,10 @@
 //! Inspects a module's folder from outside, by its change 0: writes nothing, and needs no program that knows the module.
 
+mod copies;
 pub(crate) mod folders;
 mod index;
 pub(crate) mod other_files;
+pub(crate) mod pinned;
 pub(crate) mod rows;
 pub(crate) mod verify;
 mod within;
@@ -143,7 +145,7 @@ pub struct SegmentFacts {
 /// ```
 #[derive(Debug)]
 pub struct Inspection {
-    pub(crate) storage: Arc<ReadOnlyStorage>,
+    pub(crate) storage: Arc<dyn Storage>,
     pub(crate) spec: Spec,
     identity: IdentityChange,
     pub(crate) changes: KnownChanges,
@@ -189,11 +191,17 @@ impl Inspection {
     }
 
     pub(crate) fn of(storage: ReadOnlyStorage) -> Result<Self> {
-        let storage = Arc::new(storage);
-        let dir = storage.path();
-        let failed = |e| Error::io("cannot list", dir, e);
+        let failed = |e| Error::io("cannot list", storage.path(), e);
+        // Before anything is read.
         let last_used =
             storage.list().map_err(failed)?.iter().filter_map(|name| storage.last_used(name)).max();
+        Ok(Self { last_used, ..Self::in_storage(Arc::new(storage))? })
+    }
+
+    /// Looks at a folder wherever its files are.
+    fn in_storage(storage: Arc<dyn Storage>) -> Result<Self> {
+        let dir = storage.path();
+        let failed = |e| Error::io("cannot list", dir, e);
         let identity = read_identity(&*storage)?;
         let spec = identity.spec().map_err(|what| Error::corrupt(dir, what))?;
         let schema = arrow_schema(spec.key_type, &spec.leaves);
@@ -209,9 +217,9 @@ impl Inspection {
         let mut live = Live::new(storage.clone(), spec.clone(), segments, counters, false);
         live.refresh()?;
         let names = storage.list().map_err(failed)?;
-        let segments = inspected(&mut live, &storage, &names);
-        let others = other_files(&storage, &names);
-        Ok(Self { storage, spec, identity, changes: live.changes, segments, others, last_used })
+        let segments = inspected(&mut live, &*storage, &names);
+        let others = other_files(&*storage, &names);
+        Ok(Self { storage, spec, identity, changes: live.changes, segments, others, last_used: None })
     }
 
     /// What a store of this folder is opened for.
@@ -278,7 +286,7 @@ impl Inspection {
 }
 
 /// The segments of a listing, the oldest first, and what has become of each.
-pub(crate) fn inspected(live: &mut Live, storage: &ReadOnlyStorage, names: &[String]) -> Vec<Inspected> {
+pub(crate) fn inspected(live: &mut Live, storage: &dyn Storage, names: &[String]) -> Vec<Inspected> {
     let replaced = live.segments.replaced(&live.changes);
     let segments = Listing::of(names).segments.into_iter().filter_map(|name| {
         let (segment, state) = match live.segments.opened(name) {

@@ -60,7 +60,7 @@ impl OtherFiles {
     }
 }
 
-pub(crate) fn other_files(storage: &ReadOnlyStorage, names: &[String]) -> OtherFiles {
+pub(crate) fn other_files(storage: &dyn Storage, names: &[String]) -> OtherFiles {
     let mut files = OtherFiles::default();
     for name in names {
         // One that has vanished takes no room.

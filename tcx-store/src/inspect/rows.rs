@@ -7,7 +7,7 @@ use std::collections::hash_map::Entry;
 use crate::error::{Error, Result};
 use crate::inspect::{Inspected, Inspection, SegmentState};
 use crate::schema::key::{KeyHash, KeySeed};
-use crate::segment::Segment;
+use crate::segment::{Segment, Value};
 
 /// A row that is served.
 ///
@@ -36,6 +36,13 @@ pub struct Row<'a> {
     /// When it was computed, in milliseconds since 1970; joined rows count as old as the oldest of them.
     pub born: u64,
     leaves: Vec<Option<Cow<'a, [u8]>>>,
+}
+
+impl<'a> Row<'a> {
+    pub(super) fn new(key: &'a [u8], view: u32, born: u64, leaves: Vec<Value<'a>>) -> Self {
+        let leaves = leaves.into_iter().map(|(bytes, present)| present.then_some(bytes));
+        Self { key, view, born, leaves: leaves.collect() }
+    }
 }
 
 impl Row<'_> {
@@ -164,10 +171,7 @@ impl<'a> Iterator for Rows<'a> {
                     if leaves.is_none() {
                         self.places.forget_last(key, view);
                     }
-                    leaves.map(|leaves| {
-                        let leaves = leaves.into_iter().map(|(bytes, present)| present.then_some(bytes));
-                        Row { key, view, born: segment.born(), leaves: leaves.collect() }
-                    })
+                    leaves.map(|leaves| Row::new(key, view, segment.born(), leaves))
                 }
                 Found::Damaged => None,
                 Found::Dead | Found::Copy => continue,

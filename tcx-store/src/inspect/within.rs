@@ -1,5 +1,6 @@
 //! How many rows of a segment a shorter one has room for.
 
+use crate::changes::bytes_of_eviction;
 use crate::inspect::{Inspected, Inspection, SegmentState};
 use crate::schema::key::KeyType;
 use crate::segment::Segment;
@@ -43,6 +44,30 @@ impl Inspection {
             self.fitting(own, segment, bytes)
         });
         fitting.unwrap_or(0) as u64
+    }
+
+    /// About how many bytes the changes take that say of these segments that they go, when [`make_room`](crate::Store::make_room) removes
+    /// them; 0 for none.
+    ///
+    /// ```
+    /// # use tcx_store::{Column, ColumnType, DType, Identity, Inspection, KeyType, Keys, Options, Spec, Store};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[1000] };
+    /// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+    /// # let store = Store::open(dir.path(), spec, &Options::default())?;
+    /// # let mut rows = store.lookup(Keys::ints([1], 0))?;
+    /// # store.insert(&mut rows, &[0], vec![Column::dense(&[7; 1000])])?;
+    /// # store.flush()?;
+    /// let module = Inspection::open(&dir.path().join("m_v1"))?;
+    /// let segment = module.segments().next().expect("a flush has sealed one");
+    /// assert!((100..1000).contains(&module.removal_bytes(&[&segment.name])));
+    /// assert_eq!(module.removal_bytes(&[]), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn removal_bytes(&self, segments: &[&str]) -> u64 {
+        let goes = self.segments.iter().filter(|own| segments.contains(&&*own.facts.name));
+        let names = goes.map(|own| own.segment.as_ref().map_or(1, |segment| segment.lineage().count()));
+        if segments.is_empty() { 0 } else { bytes_of_eviction(names.sum()) }
     }
 
     /// `None` if a row cannot be trusted or read.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::changes::instance::{KnownIdentity, refuse_other};
-use crate::changes::{Compared, KnownChanges, MergePlan, Replacement, ReplacementPlace, Shown};
+use crate::changes::{Compared, Expired, KnownChanges, MergePlan, Replacement, ReplacementPlace, Shown};
 use crate::error::{Error, ErrorKind, Result};
 use crate::live::damage::DamagedFiles;
 use crate::live::listing::Listing;
@@ -209,7 +209,7 @@ impl Live {
     fn compare(&mut self) -> Result<Compared> {
         match self.changes.compare(&*self.storage) {
             Compared::Repaired(table) => {
-                self.changes.adopt_repaired(table);
+                self.changes.adopt_repaired(*table);
                 self.has_new_files = true;
                 Ok(Compared::Same)
             }
@@ -261,6 +261,13 @@ impl Live {
     pub(crate) fn add_replacements(&mut self, replacements: &[Replacement]) {
         for replacement in replacements {
             self.replaced = self.replaced.add(replacement.clone());
+        }
+    }
+
+    /// These rows of this process were to take the place of others and have died by their age.
+    pub(crate) fn add_expired(&mut self, expired: Expired) {
+        if !expired.is_empty() {
+            self.replaced = self.replaced.add_expired(expired);
         }
     }
 

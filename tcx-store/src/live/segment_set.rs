@@ -1,6 +1,8 @@
 //! The segments that this process knows, and which of them are served.
 
+mod damage;
 mod far;
+mod vanished;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
@@ -16,9 +18,9 @@ use crate::segment::memory_cache::MemoryCache;
 use crate::segment::{Segment, SegmentError};
 use crate::stats::Counters;
 use crate::stats::causes::Cause;
+use crate::storage::Storage;
 use crate::storage::name::SegmentName;
 use crate::storage::warn_once::Warned;
-use crate::storage::{COMPLETE_AFTER, Storage, may_be_sound};
 use crate::sys::bytes::Random;
 use crate::sys::notice::{Trouble, notice};
 use crate::sys::runtime;
@@ -59,6 +61,10 @@ pub(crate) struct SegmentSet {
     unopened: BTreeMap<SegmentName, SegmentError>,
     /// Damaged segments of the last listing that may be sound at another look.
     incomplete: BTreeSet<SegmentName>,
+    /// When a segment was last found to be gone whose rows nothing has replaced or killed, as far as is known.
+    unexplained: Option<Instant>,
+    /// Segments that were listed and not found, and when that was last so: nothing is known of their rows.
+    not_found: BTreeMap<SegmentName, Instant>,
     /// Damaged segments, each reported once, and since when they are known to be damaged.
     damaged: BTreeMap<SegmentName, Instant>,
     warned: Warned,
@@ -81,6 +87,8 @@ impl SegmentSet {
             known: BTreeMap::new(),
             unopened: BTreeMap::new(),
             incomplete: BTreeSet::new(),
+            unexplained: None,
+            not_found: BTreeMap::new(),
             damaged: BTreeMap::new(),
             warned: Warned::default(),
         }
@@ -134,6 +142,9 @@ impl SegmentSet {
         self.warned.warn(&*self.storage, &name.to_string(), &error);
         let is_there = error.kind() != io::ErrorKind::NotFound;
         // It was removed since it was listed, or a network file system remembers that it was not there before: the next listing tells.
+        if !is_there && is_listed {
+            self.not_found.insert(name, runtime::now());
+        }
         if is_there || is_listed {
             self.unopened.insert(name, SegmentError::Failed(error));
         }
@@ -168,6 +179,7 @@ impl SegmentSet {
             Err(why) => State::Unusable(why),
         };
         self.known.insert(name, state);
+        self.not_found.remove(&name);
         Ok(())
     }
 
@@ -207,35 +219,6 @@ impl SegmentSet {
             }
         }
         (damaged, unread)
-    }
-
-    /// A listing may lack a file that is there: only one that is known not to be in the folder has gone. Returns whether any has,
-    /// and whether there is one that no other stands for.
-    fn close_vanished(&mut self, listed: &BTreeSet<SegmentName>, changes: &KnownChanges) -> (bool, bool) {
-        let unlisted = |(name, state): (&SegmentName, &State)| {
-            (matches!(state, State::Usable(_)) && !listed.contains(name)).then_some(*name)
-        };
-        let unlisted: Vec<SegmentName> = self.known.iter().filter_map(unlisted).collect();
-        if unlisted.is_empty() {
-            return (false, false);
-        }
-        let replaced = self.replaced(changes);
-        let (mut any_gone, mut unreplaced) = (false, false);
-        for name in self.gone(&unlisted) {
-            any_gone = true;
-            if replaced.contains(&name) {
-                self.known.insert(name, State::Gone);
-            } else {
-                // Also if this machine has a copy: a segment that others have evicted must not be served, nor come back by being joined.
-                self.known.remove(&name);
-                unreplaced = true;
-            }
-        }
-        if unreplaced {
-            // An older copy of the folder may have come into place, without this one and with what it stood for.
-            self.known.retain(|_, state| !matches!(state, State::Gone));
-        }
-        (any_gone, unreplaced)
     }
 
     /// Lets go of everything: the folder was removed. Returns whether there was anything.
@@ -368,56 +351,5 @@ impl SegmentSet {
     /// Whether a segment has been replaced, and its file is gone.
     pub(crate) fn is_gone(&self, name: SegmentName) -> bool {
         matches!(self.known.get(&name), Some(State::Gone))
-    }
-
-    /// Takes a segment out of service. What it stood for lives again, where it is still there.
-    pub(crate) fn drop_damaged(&mut self, segment: &Segment, what: &str) {
-        if !segment.mark_damaged() {
-            return;
-        }
-        self.note_damage(segment.name(), what);
-        self.known.insert(segment.name(), State::Unusable(SegmentError::Damaged(what.to_owned())));
-        for input in segment.inputs() {
-            if self.is_gone(*input) {
-                // Opened again, should a listing show it.
-                self.known.remove(input);
-            }
-        }
-    }
-
-    /// A damaged segment is opened again after the next listing if it may be sound then. It is reported once.
-    fn note_damage(&mut self, name: SegmentName, what: &str) {
-        self.storage.distrust(&name.to_string());
-        let is_known = self.damaged.contains_key(&name);
-        let since = self.damaged.entry(name).or_insert_with(runtime::now);
-        // It was sound in between: what is damaged for good is not opened again.
-        if runtime::now().duration_since(*since) >= COMPLETE_AFTER {
-            *since = runtime::now();
-        }
-        let since = *since;
-        if may_be_sound(&*self.storage, &name.to_string(), since) {
-            self.incomplete.insert(name);
-        }
-        if is_known {
-            return;
-        }
-        self.counters.damaged_segments.add(1);
-        let path = self.storage.path().join(name.to_string());
-        tracing::warn!(path = %path.display(), "damaged segment: {what}; its rows are computed again");
-        let damaged = format_args!(
-            "damaged segment {}: {what}; its rows are computed again; check the disk, and run `tcx verify --repair` to remove the file",
-            path.display()
-        );
-        notice(Trouble::Damaged, damaged);
-    }
-
-    /// Whether a damaged segment may be sound at another look.
-    pub(crate) fn is_in_doubt(&self, name: SegmentName) -> bool {
-        self.incomplete.contains(&name)
-    }
-
-    /// Since when the segments look damaged that may be sound at another look: the time of the newest.
-    pub(crate) fn in_doubt_since(&self) -> Option<Instant> {
-        self.incomplete.iter().filter_map(|name| self.damaged.get(name)).max().copied()
     }
 }

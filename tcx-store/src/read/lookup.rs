@@ -98,6 +98,8 @@ pub struct Lookup {
     seen: Seen,
     /// Whether the rows that complete it were given, and cannot be computed again.
     puts: bool,
+    /// Whether it was noted of the missing rows that others may serve some, since they were looked for.
+    is_noted: bool,
     /// Only rows that it has computed are found.
     recompute: Option<Arc<RecomputeSession>>,
     /// The leaves that are wanted; all, if none is said.
@@ -127,6 +129,7 @@ impl Lookup {
             buffered: 0,
             seen,
             puts: false,
+            is_noted: false,
             recompute,
             wanted: None,
             copied: Copied::default(),
@@ -296,13 +299,17 @@ impl Lookup {
         self.copied.forget(position);
     }
 
-    /// Whether a row of the key was found that is not to be served, or, of a value that is put, may be served by others.
+    /// Whether a row of the key was found that is not to be served, or, where it need not be as good as the new one, may be served by others.
     pub(crate) fn is_replaced(&self, position: usize) -> bool {
         match self.cause(position) {
             None => false,
             Some(Cause::Rejected | Cause::Outdated) => true,
-            // A value that is put takes its place for others, too. A row that is computed again is as good as that one, and worth no tombstone.
-            Some(cause) => self.puts && Self::is_elsewhere(cause),
+            // A value that is put takes its place for others, too, and so does a row with a stamp: that one may have another, also if it could
+            // only not be read. Without stamps, a row that is computed again is as good as that one, and worth no tombstone.
+            Some(cause) => {
+                let (has_stamps, is_unread) = (self.keys.stamps().is_some(), self.seen.is_in_doubt);
+                (self.puts || has_stamps) && Self::is_elsewhere(cause) || has_stamps && is_unread
+            }
         }
     }
 
@@ -310,6 +317,16 @@ impl Lookup {
     /// segment is damaged, or this process does not know its codec.
     pub(crate) fn is_elsewhere(cause: Cause) -> bool {
         matches!(cause, Cause::Expired | Cause::Damaged | Cause::Unreadable)
+    }
+
+    /// The missing rows are looked for: what was noted of them before says nothing any more.
+    pub(crate) fn forget_notes(&mut self) {
+        self.is_noted = false;
+    }
+
+    /// Which of the missing rows others may serve is to be noted, unless it was.
+    pub(crate) fn is_to_be_noted(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_noted, true)
     }
 
     /// Why a row is missing, if it is.

@@ -423,7 +423,7 @@ impl<'a, 'l, 'd, 'm> SlowPath<'a, 'l, 'd, 'm> {
         }
         let newest = self.tombstones.newest_for_row(keys, position);
         // Rows that changes up to the base name were dropped before the segment was sealed: only newer tombstones kill its rows.
-        newest <= base && recompute.is_none_or(|recompute| recompute.has_computed(newest))
+        newest <= base && recompute.is_none_or(|recompute| recompute.owns(self.tombstones, newest))
     }
 }
 

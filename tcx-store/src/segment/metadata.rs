@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::ancestors::Ancestors;
 use super::checksums::BodyChecksums;
 use super::codec::Codec;
 use crate::storage::name::{FileName, SegmentName};
@@ -36,6 +37,7 @@ pub(crate) struct Metadata {
     pub(crate) view: Option<u32>,
     /// The segments that this one replaces.
     pub(crate) inputs: Vec<SegmentName>,
+    pub(crate) ancestors: Ancestors,
     /// How the rows are compressed, and how many bytes they have without.
     pub(crate) codec: Option<(Codec, usize)>,
     /// Rows that are decompressed together, of a segment whose buffers consist of chunks.
@@ -57,6 +59,7 @@ impl Metadata {
         let view = self.view.map(|view| ("tcx.view", view.to_string()));
         let inputs: Vec<String> = self.inputs.iter().map(ToString::to_string).collect();
         let inputs = (!inputs.is_empty()).then(|| ("tcx.inputs", inputs.join(" ")));
+        let ancestors = (!self.inputs.is_empty()).then(|| ("tcx.ancestors", self.ancestors.entry()));
         let youngest = self.youngest.map(|youngest| ("tcx.youngest", youngest.to_string()));
         let entries = [
             ("tcx.format", self.format().to_string()),
@@ -79,6 +82,7 @@ impl Metadata {
             .chain(commit)
             .chain(view)
             .chain(inputs)
+            .chain(ancestors)
             .chain(youngest)
             .chain(codec.into_iter().flatten())
             .chain(chunk_rows)
@@ -115,6 +119,8 @@ impl Metadata {
             }
         }
         let inputs = inputs(entries.get("tcx.inputs")).ok_or(MetadataError::Entry("tcx.inputs"))?;
+        let ancestors = Ancestors::parse(entries.get("tcx.ancestors").copied(), !inputs.is_empty())
+            .ok_or(MetadataError::Entry("tcx.ancestors"))?;
         let format = number(get("tcx.format")?, "tcx.format")? as u32;
         let commit = commit(format, entries.get("tcx.commit").copied())?;
         if commit.is_some() && !inputs.is_empty() {
@@ -140,6 +146,7 @@ impl Metadata {
                 .map_err(|_| MetadataError::Entry("tcx.view"))?,
             batch_rows: usize::try_from(batch_rows).map_err(|_| MetadataError::Entry("tcx.batch_rows"))?,
             inputs,
+            ancestors,
             commit,
             codec: codec(entries)?,
             chunk_rows: chunk_rows(entries.get("tcx.chunk_rows").copied())?,
@@ -208,6 +215,7 @@ mod tests {
             batch_rows: 2,
             view: Some(7),
             inputs: vec![name(1), name(2)],
+            ancestors: Ancestors { names: vec![Random::new()], has_more: false },
             codec: Some((Codec::Zstd, 77)),
             chunk_rows: Some(3),
             checksums: BodyChecksums::InTable { block: 4096, body: 77, parts: vec![u64::MAX, 0] },
@@ -222,7 +230,9 @@ mod tests {
             let missing = Metadata::parse(&less);
             match *name {
                 "tcx.view" => assert_eq!(missing.map(|metadata| metadata.view), Ok(None)),
-                "tcx.inputs" => assert_eq!(missing.map(|metadata| metadata.inputs), Ok(Vec::new())),
+                // The other one is of a joined segment.
+                "tcx.inputs" => assert_eq!(missing, Err(MetadataError::Entry("tcx.ancestors"))),
+                "tcx.ancestors" => assert_eq!(missing.map(|metadata| metadata.ancestors.has_more), Ok(true)),
                 "tcx.youngest" => assert_eq!(missing.map(|metadata| metadata.youngest), Ok(None)),
                 "tcx.codec" => assert_eq!(missing.map(|metadata| metadata.codec), Ok(None)),
                 "tcx.chunk_rows" => assert_eq!(missing.map(|metadata| metadata.chunk_rows), Ok(None)),
@@ -264,6 +274,7 @@ mod tests {
             batch_rows: 3,
             view: None,
             inputs: Vec::new(),
+            ancestors: Ancestors::default(),
             codec: None,
             chunk_rows: None,
             checksums: BodyChecksums::InFooter(vec![1]),

@@ -1,6 +1,7 @@
 //! A segment: one sealed, immutable Arrow IPC file. Where it is mapped and not compressed, its rows are served straight from
 //! the map.
 
+mod ancestors;
 mod batches;
 mod body;
 mod check;
@@ -8,6 +9,7 @@ mod checksums;
 mod codec;
 mod columns;
 mod confirm;
+mod facts;
 mod far;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
@@ -26,6 +28,7 @@ mod packed;
 mod piece;
 mod plain;
 mod reader;
+mod soundness;
 #[cfg(test)]
 mod tests;
 mod unpacked;
@@ -39,10 +42,11 @@ use std::hint::black_box;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use arrow_schema::SchemaRef;
 
+pub(crate) use ancestors::Ancestors;
 pub(crate) use columns::arrow_schema;
 pub(crate) use far::read_ahead;
 #[cfg(test)]
@@ -59,7 +63,6 @@ pub(crate) use tests::forged::forged;
 pub(crate) use verify::verify_segment;
 pub(crate) use writer::{SegmentHeader, WrittenSegment, write_segment};
 
-use crate::changes::{Dated, Needs, Tombstones};
 use crate::schema::leaf::Leaf;
 use crate::schema::presence::is_set;
 use crate::storage::name::SegmentName;
@@ -131,6 +134,7 @@ pub(crate) struct Segment {
     /// The nonce of the change of the number `base`, without which the rows do not count.
     commit: Option<Random>,
     inputs: Vec<SegmentName>,
+    ancestors: Ancestors,
     /// The state of the tombstones when the dead rows were counted last, and how many they were.
     dead: Mutex<(u64, usize)>,
     sound_keys: OnceLock<bool>,
@@ -141,87 +145,6 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    pub(crate) fn name(&self) -> SegmentName {
-        self.name
-    }
-
-    pub(crate) fn base(&self) -> u64 {
-        self.base
-    }
-
-    /// What its rows need to be served.
-    pub(crate) fn needs(&self) -> Needs {
-        Needs { base: self.base, commit: self.commit }
-    }
-
-    /// When its oldest row was computed, in milliseconds since 1970.
-    pub(crate) fn born(&self) -> u64 {
-        self.born
-    }
-
-    /// When the youngest of the segments was born from which its rows came, one after the other, also if those are gone; `u64::MAX` if that is
-    /// not known.
-    pub(crate) fn youngest(&self) -> u64 {
-        self.youngest
-    }
-
-    /// The segment, as changes know it that kill whole segments.
-    pub(crate) fn dated(&self) -> Dated {
-        let joined = (!self.inputs.is_empty()).then_some(self.name.random);
-        Dated { base: self.base, born: self.born, joined }
-    }
-
-    /// The version of the format that it was written in.
-    pub(crate) fn format(&self) -> u32 {
-        self.format
-    }
-
-    /// The segments that this one stands for.
-    pub(crate) fn inputs(&self) -> &[SegmentName] {
-        &self.inputs
-    }
-
-    /// Whether every key is as it was written; `None` if the file could not be read.
-    pub(crate) fn has_sound_keys(&self) -> Option<bool> {
-        if let Some(known) = self.sound_keys.get() {
-            return Some(*known);
-        }
-        let sound = self.judge(|| (0..self.rows).all(|row| self.key(row).is_some()))?;
-        Some(*self.sound_keys.get_or_init(|| sound))
-    }
-
-    /// How often the file could not be read. If a part is not available and this has not grown, it is damaged.
-    pub(crate) fn failures(&self) -> usize {
-        self.reader.as_ref().map_or(0, Reader::failures)
-    }
-
-    /// What is found; `None` if it is nothing good and the file could not be read.
-    fn judge(&self, is_good: impl FnOnce() -> bool) -> Option<bool> {
-        let before = self.failures();
-        let good = is_good();
-        (good || self.failures() == before).then_some(good)
-    }
-
-    /// How many rows are dead. Counted once for each state of the tombstones.
-    pub(crate) fn dead_rows(&self, tombstones: &Tombstones) -> usize {
-        if tombstones.kill_segment(self.dated()) {
-            return self.rows;
-        }
-        if !tombstones.may_kill(self.base) {
-            return 0;
-        }
-        let mut dead = self.dead.lock().unwrap_or_else(PoisonError::into_inner);
-        // Not by the newest number: tombstones with the same one may kill other rows.
-        if dead.0 != tombstones.state() {
-            let keys = (0..self.rows).filter_map(|row| self.key(row));
-            *dead = (
-                tombstones.state(),
-                keys.filter(|(key, view)| tombstones.kill(self.base, key, *view)).count(),
-            );
-        }
-        dead.1
-    }
-
     pub(crate) fn rows(&self) -> usize {
         self.rows
     }

@@ -97,6 +97,7 @@ impl Segment {
             born: metadata.born,
             format,
             inputs: metadata.inputs,
+            ancestors: metadata.ancestors,
             dead: Mutex::default(),
             sound_keys: OnceLock::new(),
             last_unpacked: Mutex::default(),

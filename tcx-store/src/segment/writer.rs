@@ -6,6 +6,7 @@ use std::io;
 use arrow_ipc::Block;
 use arrow_schema::SchemaRef;
 
+use super::ancestors::Ancestors;
 use super::body::{Body, Sink};
 use super::checksums::{BodyChecksums, block_of, table};
 use super::codec::Codec;
@@ -36,6 +37,8 @@ pub(crate) struct SegmentHeader<'a> {
     pub(crate) youngest: Option<u64>,
     /// The segments that the new one replaces.
     pub(crate) inputs: Vec<SegmentName>,
+    /// What these were joined from.
+    pub(crate) ancestors: Ancestors,
     pub(crate) compression: Compression,
 }
 
@@ -95,6 +98,7 @@ pub(crate) fn write_segment(
         batch_rows,
         view: common_view(pieces)?,
         inputs: header.inputs.clone(),
+        ancestors: header.ancestors.clone(),
         codec: codec.map(|codec| (codec, unpacked)),
         chunk_rows,
         checksums,

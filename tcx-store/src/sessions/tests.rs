@@ -114,7 +114,7 @@ fn a_process_that_is_killed_has_told_what_it_did_until_then() {
         record_every: Duration::from_millis(5),
         ..WriterIntervals::new(&Options::default())
     };
-    let writer = Writer::start(store.core.clone(), often).unwrap();
+    let writer = Writer::start(store.core.clone(), often, ()).unwrap();
     while recorded(dir.path()).is_empty() {
         std::thread::sleep(Duration::from_millis(2));
     }

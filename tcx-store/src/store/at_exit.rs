@@ -11,10 +11,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use crate::store::open_stores;
+use crate::engine::threads::is_writer_thread;
+use crate::store::{open_stores, wait_for_closing_stores};
 use crate::sys::notice::{Trouble, notice};
 use crate::sys::runtime::spawn;
-use crate::write::{is_writer_thread, lost_rows};
+use crate::write::lost_rows;
 
 /// How long the end of a process is held up at most: a disk may hang, and a writer may have been stopped in the middle of anything.
 const LONGEST: Duration = Duration::from_secs(30);
@@ -71,6 +72,7 @@ fn flush_open_stores() {
         }
         // To drop the last handle would be to wait for the writer once more.
         std::mem::forget(stores);
+        wait_for_closing_stores();
         let _ = done.send(());
     };
     if spawn("tcx-exit", flush).is_ok() && flushed.recv_timeout(LONGEST).is_err() {

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use crate::buffer::generation::{BufferedRow, Newest, Wanted};
+use crate::buffer::generation::{BufferedRow, Newest};
+use crate::buffer::wanted::Wanted;
 use crate::engine::Core;
 use crate::error::Result;
 use crate::live::snapshot::Snapshot;

@@ -65,6 +65,9 @@ impl Store {
     /// Notes why rows are missing that others may serve, or that are in the write buffer all the same.
     fn note_hidden(&self, lookup: &mut Lookup) -> Result<()> {
         let core = self.reader()?;
+        if !lookup.is_to_be_noted() {
+            return Ok(());
+        }
         // The buffer first, as every lookup does: a row leaves it only after the snapshot has its segment.
         let is_held = |&position: &usize| core.buffer.holds(lookup.keys(), position);
         let held: Vec<usize> = lookup.all_missing_positions().filter(is_held).collect();
@@ -77,14 +80,19 @@ impl Store {
         Ok(())
     }
 
-    /// Whether rows of these keys are stored that a change hides because it cannot be read: what was computed instead is as good, and would
-    /// live on beside them. Not where a session recomputes rows: its tombstone kills them.
-    fn are_hidden(&self, lookup: &mut Lookup, positions: &[usize]) -> Result<bool> {
-        if !lookup.seen().is_unread || lookup.recompute().is_some() {
+    /// Notes which of the missing rows others may serve, where that matters, and returns whether any of these is hidden by a change that
+    /// cannot be read: what was computed instead is as good, and would live on beside it. Not where a session recomputes rows: its tombstone
+    /// kills them.
+    pub(crate) fn are_hidden(&self, lookup: &mut Lookup, positions: &[usize]) -> Result<bool> {
+        let is_unread = lookup.seen().is_unread;
+        // A row with another stamp that is too old here, or damaged, needs a tombstone.
+        let matters = is_unread || lookup.keys().stamps().is_some();
+        if lookup.recompute().is_some() || !matters {
             return Ok(false);
         }
         self.note_hidden(lookup)?;
-        Ok(positions.iter().any(|&position| lookup.cause(position).is_some_and(Lookup::is_elsewhere)))
+        let is_hidden = |&position: &usize| lookup.cause(position).is_some_and(Lookup::is_elsewhere);
+        Ok(is_unread && positions.iter().any(is_hidden))
     }
 
     /// A value that is put for a row which cannot be found now would die by the change that has replaced the row, or by one of this

@@ -245,9 +245,13 @@ impl Core {
         self.check()?;
         let mut live = self.live();
         let killed = self.ready_to_kill(&mut live)?.and_then(|()| {
-            let doomed = Doomed::OlderThan(limit);
-            while !live.changes.kill_segments(&*self.storage, &doomed).map_err(|e| self.not_written(e))? {}
-            Ok(())
+            loop {
+                // Young rows die with the old ones that they were joined with. What they were joined from may come back by a copy.
+                let doomed = Doomed::OlderThan { limit, dead: live.joined_before(limit) };
+                if live.changes.kill_segments(&*self.storage, &doomed).map_err(|e| self.not_written(e))? {
+                    return Ok(());
+                }
+            }
         });
         self.install(&mut live);
         killed

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use crate::error::Result;
 use crate::options::Options;
@@ -10,7 +10,9 @@ use crate::schema::spec::Spec;
 use crate::storage::memory::IN_MEMORY;
 use crate::storage::{MemoryStorage, Storage};
 use crate::store::Store;
-use crate::store::place::{OpenStores, Place};
+use crate::store::open_stores::OpenStores;
+use crate::store::place::Place;
+use crate::sys::fork::PerProcess;
 use crate::sys::memory::memory;
 
 /// Memory that holds modules as a cache directory does: [`Store::open_in_memory`] opens one there. Clones are the same memory, and
@@ -35,13 +37,13 @@ pub struct Memory(Arc<Held>);
 
 struct Held {
     root: MemoryStorage,
-    open: OpenStores,
+    open: PerProcess<Mutex<OpenStores>>,
 }
 
 impl Memory {
     /// Memory that holds no modules yet.
     pub fn new() -> Self {
-        Self(Arc::new(Held { root: MemoryStorage::root(), open: OpenStores::new() }))
+        Self(Arc::new(Held { root: MemoryStorage::root(), open: PerProcess::new() }))
     }
 
     /// How much a module should take in memory at most if its user does not say: an eighth of the memory that the process may use. A
@@ -55,7 +57,7 @@ impl Memory {
         Path::new(IN_MEMORY)
     }
 
-    pub(super) fn open_stores(&self) -> &OpenStores {
+    pub(super) fn open_stores(&self) -> &PerProcess<Mutex<OpenStores>> {
         &self.0.open
     }
 

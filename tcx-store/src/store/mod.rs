@@ -6,12 +6,14 @@ pub(crate) mod browse;
 pub(crate) mod computed;
 pub(crate) mod describe;
 pub(crate) mod disk_usage;
+mod flush;
 pub(crate) mod inherited;
 pub(crate) mod insert;
 pub(crate) mod invalidate;
 pub(crate) mod leases;
 pub(crate) mod lookup;
 pub(crate) mod memory;
+mod open_stores;
 pub(crate) mod passed;
 pub(crate) mod place;
 mod separate;
@@ -20,11 +22,9 @@ mod trim;
 pub(crate) mod upkeep;
 
 use std::any::Any;
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock, PoisonError, Weak};
+use std::path::Path;
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::thread;
-use std::time::Instant;
 
 use crate::changes::IdentityChange;
 use crate::computed::losses::Losses;
@@ -33,11 +33,12 @@ use crate::engine::Core;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::Options;
 use crate::schema::spec::Spec;
-use crate::stats::{Stats, Work};
+use crate::stats::Stats;
 #[cfg(any(test, feature = "testing"))]
 use crate::storage::Storage;
 use crate::storage::name::FileName;
 use crate::store::inherited::Reopened;
+use crate::store::open_stores::{Closing, OpenStores};
 use crate::store::place::Place;
 use crate::sys::fork::Process;
 use crate::write::{Writer, WriterIntervals};
@@ -77,6 +78,8 @@ pub struct Store {
     pub(crate) core: Arc<Core>,
     /// Absent as long as the store is open to read only.
     writer: OnceLock<Writer>,
+    /// Behind the writer, which has ended when this is dropped, or keeps one itself.
+    closing: Closing,
     times: WriterIntervals,
     pub(crate) options: Options,
     /// The one that has the threads of this store.
@@ -92,7 +95,9 @@ pub struct Store {
 
 impl Store {
     /// Opens the folder of `spec`'s module in the cache directory `cache`, or [that of its identity](crate::OnMismatch). Nothing is
-    /// created before the first rows are sealed. Where this process has the store open already, that one is shared.
+    /// created before the first rows are sealed. Where this process has the store open already, that one is shared. Where it is just dropping
+    /// the last handle of it, this waits until that has ended: rows that were buffered are written then, which takes at least 10 seconds if
+    /// the folder cannot be written.
     ///
     /// # Errors
     ///
@@ -106,11 +111,18 @@ impl Store {
     /// Opens the folder of `spec`'s module, wherever it is.
     pub(crate) fn open_at(place: &Place<'_>, spec: Spec, options: &Options) -> Result<Arc<Self>> {
         let open = place.open_stores().get();
-        let (store, is_new_writer) = {
+        let folders = [&*spec.module_id, &*spec.separate_folder()].map(|name| place.folder(name));
+        let (store, is_new_writer) = loop {
             let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(closing) = open.closing(&folders.each_ref().map(|folder| &**folder)) {
+                // Without the lock: it may write a lot.
+                drop(open);
+                closing.wait();
+                continue;
+            }
             let store = Self::open_or_share(place, &mut open, spec, options)?;
             let is_new_writer = !options.read_only && store.allow_writing()?;
-            (store, is_new_writer)
+            break (store, is_new_writer);
         };
         if is_new_writer {
             // Without the lock: an eviction policy may open a store.
@@ -121,7 +133,7 @@ impl Store {
 
     fn open_or_share(
         place: &Place<'_>,
-        open: &mut HashMap<PathBuf, Vec<Weak<Self>>>,
+        open: &mut OpenStores,
         spec: Spec,
         options: &Options,
     ) -> Result<Arc<Self>> {
@@ -129,17 +141,12 @@ impl Store {
         let dir = place.folder(&folder);
         // A store that was refused, or that waits for a folder that was removed, stays so for its handles; who opens again
         // gets a new one.
-        let last = open.get(&dir).and_then(|stores| stores.last()).and_then(Weak::upgrade);
-        if let Some(store) = last.filter(|store| !store.is_given_up()) {
+        if let Some(store) = open.last(&dir).filter(|store| !store.is_given_up()) {
             return store.shared_with(&spec, options);
         }
         let storage = place.storage(&folder, options.read_mode)?;
         let store = Arc::new(Self::of(Core::open(storage, spec, options)?, options));
-        for stores in open.values_mut() {
-            stores.retain(|store| store.strong_count() > 0);
-        }
-        open.retain(|_, stores| !stores.is_empty());
-        open.entry(dir).or_default().push(Arc::downgrade(&store));
+        open.add(dir, &store);
         Ok(store)
     }
 
@@ -165,6 +172,7 @@ impl Store {
         Self {
             core: Arc::new(core),
             writer: OnceLock::new(),
+            closing: Closing::default(),
             times: WriterIntervals::new(options),
             options: options.clone(),
             process: Process::current(),
@@ -180,7 +188,7 @@ impl Store {
     fn allow_writing(&self) -> Result<bool> {
         let is_new = self.writer.get().is_none();
         if is_new {
-            let writer = Writer::start(self.core.clone(), self.times)?;
+            let writer = Writer::start(self.core.clone(), self.times, self.closing.clone())?;
             // Elsewhere `std::process::exit` calls nothing.
             #[cfg(unix)]
             at_exit::flush_at_exit();
@@ -263,81 +271,6 @@ impl Store {
         Ok(self)
     }
 
-    /// Waits until every row accepted so far is durable: it survives kill -9 and power loss.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if rows cannot be written; they stay in the buffer, and the store tries again. Also returns an error if
-    /// rows that were [inserted](Self::insert) since the last flush are lost. Such rows were not accepted because writing was
-    /// off, or their [attestation](crate::Attestation) was refused.
-    pub fn flush(&self) -> Result<()> {
-        self.flush_for(&self.losses)
-    }
-
-    /// As [`flush`](Self::flush), for one of several users of the store: the rows that are gone are those of `losses`.
-    ///
-    /// # Errors
-    ///
-    /// As [`flush`](Self::flush).
-    pub fn flush_for(&self, losses: &Losses) -> Result<()> {
-        self.flush_to(true)?;
-        losses.take()
-    }
-
-    /// As [`flush`](Self::flush), for a store whose files are on another machine: rows that survive kill -9 and power loss of this machine
-    /// are enough. They are sent as soon as the other one can be reached. For other stores it does the same as `flush`.
-    ///
-    /// ```
-    /// # use tcx_store::{Column, ColumnType, DType, Identity, KeyType, Keys, Memory, Options, Spec, Store};
-    /// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
-    /// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
-    /// # let store = Store::open_in_memory(&Memory::new(), spec, &Options::default())?;
-    /// let mut rows = store.lookup(Keys::ints([1], 0))?;
-    /// store.insert(&mut rows, &[0], vec![Column::dense(&[10])])?;
-    /// store.flush_local()?;
-    /// assert_eq!(store.stats().rows_sealed, 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`flush`](Self::flush).
-    pub fn flush_local(&self) -> Result<()> {
-        self.flush_local_for(&self.losses)
-    }
-
-    /// As [`flush_for`](Self::flush_for), when the process ends: rows that are durable on this machine, and wait for a store that cannot
-    /// be reached, are sent by the next process.
-    ///
-    /// # Errors
-    ///
-    /// As [`flush_for`](Self::flush_for).
-    pub fn flush_at_exit_for(&self, losses: &Losses) -> Result<()> {
-        match self.flush_for(losses) {
-            Err(_) if self.core.storage.is_away() => self.flush_local_for(losses),
-            flushed => flushed,
-        }
-    }
-
-    /// As [`flush_local`](Self::flush_local), for one of several users of the store: the rows that are gone are those of `losses`.
-    ///
-    /// # Errors
-    ///
-    /// As [`flush`](Self::flush).
-    pub fn flush_local_for(&self, losses: &Losses) -> Result<()> {
-        self.flush_to(false)?;
-        losses.take()
-    }
-
-    fn flush_to(&self, there: bool) -> Result<()> {
-        let _span = tracing::debug_span!("flush", module = self.core.spec.module_id).entered();
-        let Some(writer) = self.writer_if_any()? else { return Ok(()) };
-        let start = Instant::now();
-        let flushed = writer.flush(there);
-        self.core.took(Work::Flush, start);
-        flushed
-    }
-
     /// Lists the folder now, to find rows of other processes.
     ///
     /// # Errors
@@ -402,10 +335,17 @@ impl Store {
     }
 }
 
+/// Waits until the stores are closed in directories whose last handle another thread is dropping.
+#[cfg(unix)]
+pub(crate) fn wait_for_closing_stores() {
+    let closing = place::OPEN.get().lock().unwrap_or_else(PoisonError::into_inner).all_closing();
+    closing.iter().for_each(open_stores::Closed::wait);
+}
+
 /// The stores that this process has open in directories.
 #[cfg(unix)]
 pub(crate) fn open_stores() -> Vec<Arc<Store>> {
     let open = place::OPEN.get();
     let open = open.lock().unwrap_or_else(PoisonError::into_inner);
-    open.values().flatten().filter_map(Weak::upgrade).collect()
+    open.all()
 }

@@ -1,25 +1,24 @@
 //! Where the folders of modules are: in a cache directory, in memory, or wherever another crate keeps them.
 
-use std::collections::HashMap;
 use std::io;
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 
 use crate::changes::instance::read_if_any;
 use crate::error::{Error, ErrorKind, Result};
+use crate::inspect::pinned::{Pin, PinnedRows};
 use crate::options::{Options, ReadMode};
 use crate::schema::spec::Spec;
+use crate::storage::name::module_of_folder;
 use crate::storage::url::url_scheme;
 use crate::storage::{LocalStorage, Storage, System};
 use crate::store::Store;
 use crate::store::memory::Memory;
+use crate::store::open_stores::OpenStores;
 use crate::sys::fork::PerProcess;
 
-/// Stores that this process has open, by folder: the last is shared, those before it were given up and may have rows that wait.
-pub(crate) type OpenStores = PerProcess<Mutex<HashMap<PathBuf, Vec<Weak<Store>>>>>;
-
 /// The open stores of directories.
-pub(super) static OPEN: OpenStores = PerProcess::new();
+pub(super) static OPEN: PerProcess<Mutex<OpenStores>> = PerProcess::new();
 
 /// Where folders are.
 pub(crate) enum Place<'a> {
@@ -69,6 +68,28 @@ impl Spec {
     }
 }
 
+impl PinnedRows {
+    /// As [`open`](Self::open), or as [`open_pinned`](Self::open_pinned) with a pin, in folders of another crate.
+    ///
+    /// # Errors
+    ///
+    /// As these two, and if the folder names no module.
+    #[doc(hidden)]
+    pub fn open_in_folders(folders: &dyn Folders, name: &str, pin: Option<&Pin>) -> Result<Self> {
+        // Another name could lead elsewhere.
+        if module_of_folder(name).is_none() {
+            return Err(Error::of_kind(ErrorKind::InvalidId, format!("there is no module `{name}`")));
+        }
+        let failed = |error| Error::io("cannot open", folders.key(name), error);
+        let storage = folders.storage(name).map_err(failed)?;
+        if read_if_any(&*storage)?.is_none() {
+            let path = storage.path().display();
+            return Err(Error::of_kind(ErrorKind::Replaced, format!("there is no module at {path}")));
+        }
+        Self::in_storage(storage, pin)
+    }
+}
+
 impl Place<'_> {
     /// A cache directory.
     ///
@@ -84,7 +105,7 @@ impl Place<'_> {
         resolve(cache).map(Self::Directory)
     }
 
-    pub(crate) fn open_stores(&self) -> &OpenStores {
+    pub(crate) fn open_stores(&self) -> &PerProcess<Mutex<OpenStores>> {
         match self {
             Self::Directory(_) | Self::Other(_) => &OPEN,
             Self::Memory(memory) => memory.open_stores(),

@@ -94,7 +94,7 @@ fn rewrite(core: &Core, plan: &Plan) -> io::Result<bool> {
         return Ok(false);
     }
     let inputs = std::slice::from_ref(segment);
-    let header = core.joined_header(identity, *base, inputs);
+    let header = core.joined_header(identity, *base, inputs, rows.len());
     let piece = Piece { source: PieceSource::Segment(segment), rows: PieceRows::Selected(&rows) };
     let written = write_segment(&*core.storage, &header, &[piece])?;
     let name = written.name;
@@ -103,7 +103,7 @@ fn rewrite(core: &Core, plan: &Plan) -> io::Result<bool> {
         until: segment.youngest(),
         goes: HashSet::new(),
         rewritten: Some((segment.name(), name)),
-        known: None,
+        lineage: HashSet::new(),
     };
     announce_removal(core, &removal).map_err(io::Error::other)?;
     if !publish_replacing(core, written, hashes, identity.instance, inputs)? {

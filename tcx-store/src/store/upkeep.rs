@@ -83,7 +83,8 @@ impl Store {
         self.core.trim_index(0)
     }
 
-    /// Removes the oldest rows, segment by segment, until `bytes` bytes are free.
+    /// Removes the oldest rows, segment by segment, until the segments that go have at least `bytes` bytes together, and no segment more. The
+    /// changes that say so take a few hundred bytes of that room.
     ///
     /// # Errors
     ///

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use crate::changes::Doomed;
+use crate::storage::name::FileName;
 use crate::storage::{FileOperations, LOOK_AGAIN_AFTER, LocalStorage, System};
 use crate::testing::{Fault, Faulty};
 use crate::write::seal_queue::SealQueue;
@@ -133,6 +134,31 @@ pub(crate) fn make_older(dir: &Path, prefix: &str) {
 pub(crate) fn rewrite(path: &Path, bytes: &[u8]) {
     let _ = std::fs::remove_file(path);
     std::fs::write(path, bytes).unwrap();
+}
+
+/// The folder of the module.
+pub(crate) fn module(dir: &Path) -> PathBuf {
+    dir.join("m_v1")
+}
+
+/// The name of the change of this number.
+pub(crate) fn change(number: u64) -> String {
+    FileName::Change(number).to_string()
+}
+
+/// The last byte of this file of the module is wrong: that of a row, if it is a segment, whose footer can be read.
+pub(crate) fn damage(dir: &Path, name: &str) {
+    let path = module(dir).join(name);
+    let mut bytes = std::fs::read(&path).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    rewrite(&path, &bytes);
+}
+
+/// Damages this file of the module, and repairs the folder.
+pub(crate) fn damage_and_repair(dir: &Path, name: &str) {
+    damage(dir, name);
+    let found = crate::verify(&module(dir), &mut |_, _| {}).unwrap().damage;
+    assert_eq!(crate::repair(&module(dir), &found, &mut |_, _| {}).unwrap().len(), 1);
 }
 
 /// The files of the folder whose names begin so.

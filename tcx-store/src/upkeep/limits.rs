@@ -10,7 +10,7 @@ use crate::options::WhenFull;
 use crate::storage::name::FileName;
 use crate::sys::notice::{Trouble, notice};
 use crate::sys::runtime::lock;
-use crate::upkeep::compaction::evict;
+use crate::upkeep::compaction::{Excess, evict};
 use crate::upkeep::eviction::EvictionOrder;
 
 impl Core {
@@ -83,7 +83,11 @@ impl Core {
         self.note_what_stays(max, is_within_reach)?;
         let counted = if is_within_reach { used } else { rows };
         if counted > max {
-            evict(self, counted - max, EvictionOrder::of(self.retention.when_full, kept, max))?;
+            evict(
+                self,
+                Excess::Folder(counted - max),
+                EvictionOrder::of(self.retention.when_full, kept, max),
+            )?;
         }
         Ok(())
     }

@@ -23,7 +23,7 @@ use crate::storage::name::{FileName, SegmentName};
 use crate::sys::bytes::Random;
 use crate::sys::runtime;
 use crate::sys::runtime::lock;
-use crate::upkeep::compaction::{Collected, Effort, Grace, collect, compact, evict};
+use crate::upkeep::compaction::{Collected, Effort, Excess, Grace, collect, compact, evict};
 use crate::upkeep::eviction::EvictionOrder;
 
 /// Merges index runs until none is due; into one, if there is not too much in them, when the writer `ends`. A merge that fails costs speed and nothing else.
@@ -213,14 +213,14 @@ impl Core {
         Ok(collected)
     }
 
-    /// Removes the oldest segments until `bytes` bytes are free.
+    /// Removes the oldest segments until they have `bytes` bytes together.
     ///
     /// # Errors
     ///
     /// Returns an error if the folder cannot be listed, or is not the one that was opened.
     pub(crate) fn make_room(&self, bytes: u64) -> Result<()> {
         let _alone = lock(&self.upkeep);
-        evict(self, bytes, EvictionOrder::OLDEST)
+        evict(self, Excess::Segments(bytes), EvictionOrder::OLDEST)
     }
 
     /// Makes the index as small as its rows need, if that frees `at_least` bytes.

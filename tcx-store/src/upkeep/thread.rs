@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use crate::engine::Core;
+use crate::engine::threads::{Role, works_for};
 use crate::error::Error;
 use crate::sys::priority::{self, Background};
 use crate::sys::runtime::spawn;
@@ -64,6 +65,7 @@ impl UpkeepThread {
         let (done, running) = oneshot::channel();
         let (core, gc_grace) = (self.core.clone(), self.gc_grace);
         let started = spawn("tcx-upkeep", move || {
+            works_for(&core, Role::KeepsUp);
             priority::lower(core.background_priority.of(Background::Upkeep));
             let is_unfinished = keep_up(&core, due, gc_grace);
             // Before it is reported: a store that is closed keeps no file mapped.

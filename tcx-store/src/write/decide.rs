@@ -103,9 +103,11 @@ impl<'a> Decided<'a> {
     pub(crate) fn settle(self, core: &Core, live: &mut Live) -> Arc<Vec<Fate>> {
         let Self { generation, mut fates, refused, replacements, mut died, .. } = self;
         report_superseded(core, generation, &mut fates);
+        let expired = generation.take_expired(&mut fates);
         let fates = Arc::new(fates);
         // Before the buffer settles: each row that is accepted is either in the buffer then, or finds them here.
         live.add_replacements(&replacements);
+        live.add_expired(expired);
         died += core.install_with(live, |show| core.buffer.settle(generation, &fates, &replacements, show));
         core.counters.drop_superseded(died);
         for (rows, batch, why) in refused {

@@ -212,7 +212,12 @@ fn write_rows(
 /// the rows that replace none are returned.
 fn publish_once(core: &Core, generation: &Arc<Generation>, written: Written) -> Result<Option<Others>> {
     let Written { plan, replacing, others } = written;
-    if !replacing.is_empty() && !replace(core, generation, &plan, replacing)? {
+    // Rows of the generation before may have died by their age since this one was written: what had made way for them is dead, too.
+    let is_right = match core.buffer.fates(generation) {
+        Some(fates) if replacing.is_empty() => plan.holds_for_others(&fates, &generation.batches),
+        _ => true,
+    };
+    if !is_right || !replacing.is_empty() && !replace(core, generation, &plan, replacing)? {
         return Ok(Some(others));
     }
     for WrittenRows { segment, hashes } in others.segments {

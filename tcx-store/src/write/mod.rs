@@ -7,7 +7,6 @@ mod plan;
 mod replace;
 pub(crate) mod seal_queue;
 
-use std::cell::Cell;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -16,6 +15,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use crate::engine::Core;
+use crate::engine::threads::{Role, role_for, works_for};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::Options;
 use crate::sessions::Recorder;
@@ -80,22 +80,6 @@ enum Command {
     Flush { done: oneshot::Sender<Result<()>>, there: bool },
 }
 
-thread_local! {
-    /// The address of the engine whose rows this thread writes.
-    static WRITES_FOR: Cell<Option<usize>> = const { Cell::new(None) };
-}
-
-/// Whether the calling thread is that of a writer.
-#[cfg(unix)]
-pub(crate) fn is_writer_thread() -> bool {
-    WRITES_FOR.get().is_some()
-}
-
-/// From now on the calling thread is one that writes the rows of this engine.
-pub(crate) fn writes_for(core: &Arc<Core>) {
-    WRITES_FOR.set(Some(Arc::as_ptr(core).addr()));
-}
-
 /// The handle of the writer's thread. Dropped, it seals what is buffered and waits for the thread to end, unless it is dropped there.
 #[derive(Debug)]
 pub(crate) struct Writer {
@@ -105,16 +89,19 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
+    /// `kept` is dropped when the thread ends.
+    ///
     /// # Errors
     ///
     /// Returns an error if a thread cannot be started.
-    pub(crate) fn start(core: Arc<Core>, times: WriterIntervals) -> Result<Self> {
+    pub(crate) fn start(core: Arc<Core>, times: WriterIntervals, kept: impl Send + 'static) -> Result<Self> {
         let failed = |e| Error::io("cannot start the writer of", core.storage.path(), e);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(failed)?;
         let (commands, receiver) = unbounded_channel();
         let shared = core.clone();
         let task = move || {
-            writes_for(&shared);
+            let _kept = kept;
+            works_for(&shared, Role::Writes);
             // The threads that it starts have its priority.
             priority::lower(shared.background_priority.of(Background::Writing));
             let _writes = Writes::begin();
@@ -171,7 +158,7 @@ impl Writer {
 
     /// Whether the calling thread is one that would wait for itself.
     fn is_own_thread(&self) -> bool {
-        WRITES_FOR.get() == Some(Arc::as_ptr(&self.core).addr())
+        role_for(Arc::as_ptr(&self.core).addr()) == Some(Role::Writes)
     }
 
     fn tell(&self, command: Command) {
@@ -185,8 +172,8 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         drop(self.commands.take());
-        if self.is_own_thread() {
-            // What an attestation held was the last handle: the writer ends by itself.
+        if role_for(Arc::as_ptr(&self.core).addr()).is_some() {
+            // What an attestation or a policy held was the last handle: the writer ends by itself.
             return;
         }
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {

@@ -3,8 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::buffer::fate::{doomed, recomputes};
+use crate::buffer::fate::{Fate, doomed, recomputes};
 use crate::changes::{Attempt, Doomed, KnownChanges, Needs};
+use crate::computed::RowBatch;
 use crate::computed::recompute::RecomputeSession;
 use crate::sys::bytes::Random;
 use crate::write::decide::Decided;
@@ -44,29 +45,26 @@ impl Replacing {
 impl Plan {
     pub(crate) fn new(decided: &Decided<'_>, changes: &KnownChanges) -> Self {
         let (fates, batches) = (decided.fates(), decided.batches());
-        let rows_of = |session: Option<&Arc<RecomputeSession>>| {
-            let is_of =
-                |own: Option<&Arc<RecomputeSession>>| own.map(Arc::as_ptr) == session.map(Arc::as_ptr);
-            let rows = batches.iter().zip(fates).map(|(batch, fate)| {
-                if is_of(batch.recompute.as_ref()) { fate.unsealed(batch.rows()) } else { Vec::new() }
-            });
-            rows.collect()
-        };
         let newest = changes.newest().unwrap_or(0);
         let replacing = recomputes(fates, batches).into_iter().filter_map(|recompute| {
             let doomed = doomed(fates, batches, &recompute)?;
-            let (rows, attempt) = (rows_of(Some(&recompute)), Attempt::new());
+            let (rows, attempt) = (rows_of(fates, batches, Some(&recompute)), Attempt::new());
             Some(Replacing { recompute, rows, doomed, attempt, number: 0 })
         });
         let numbered =
             replacing.zip(1..).map(|(own, at)| Replacing { number: newest.saturating_add(at), ..own });
         let replacing = numbered.collect();
-        Self { instance: decided.identity.instance, newest, others: rows_of(None), replacing }
+        Self { instance: decided.identity.instance, newest, others: rows_of(fates, batches, None), replacing }
     }
 
     /// What the segments of the other rows need.
     pub(crate) fn needs(&self) -> Needs {
         Needs { base: self.newest, commit: None }
+    }
+
+    /// Whether the rows that replace none are still those that are to be written.
+    pub(crate) fn holds_for_others(&self, fates: &[Fate], batches: &[Arc<RowBatch>]) -> bool {
+        self.others == rows_of(fates, batches, None)
     }
 
     /// Whether it is still right: nothing has changed since but what makes no difference to it.
@@ -78,4 +76,13 @@ impl Plan {
             && self.replacing.len() == now.replacing.len()
             && self.replacing.iter().zip(&now.replacing).all(same)
     }
+}
+
+/// The rows of each batch that are to be written, of this session or of none.
+fn rows_of(fates: &[Fate], batches: &[Arc<RowBatch>], session: Option<&Arc<RecomputeSession>>) -> Rows {
+    let is_of = |own: Option<&Arc<RecomputeSession>>| own.map(Arc::as_ptr) == session.map(Arc::as_ptr);
+    let rows = batches.iter().zip(fates).map(|(batch, fate)| {
+        if is_of(batch.recompute.as_ref()) { fate.unsealed(batch.rows()) } else { Vec::new() }
+    });
+    rows.collect()
 }

@@ -11,12 +11,12 @@ use tokio::sync::oneshot::error::RecvError;
 
 use crate::buffer::generation::Generation;
 use crate::engine::Core;
+use crate::engine::threads::{Role, works_for};
 use crate::error::{Error, ErrorKind, Result};
 use crate::stats::Work;
 use crate::sys::runtime::spawn;
 use crate::sys::wait::wait;
 use crate::write::generation::{Written, give_up, publish, write};
-use crate::write::writes_for;
 
 /// So long a flush goes on while other processes change the folder again and again, and so long it waits in between.
 const CONTENDED_AT_MOST: Duration = Duration::from_secs(10);
@@ -136,7 +136,7 @@ impl SealQueue {
         let (done, published) = oneshot::channel();
         let (core, oldest) = (self.core.clone(), Arc::downgrade(&generation));
         let task = move || {
-            writes_for(&core);
+            works_for(&core, Role::Writes);
             let published = publish(&core, &generation, written);
             drop(generation);
             if published.is_ok() {

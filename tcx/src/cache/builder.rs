@@ -54,6 +54,9 @@ impl CacheBuilder {
     /// The age of a row is that of the oldest row in its file, so a row may go early. If every process that writes to the cache has
     /// this setting, a row goes at most a sixteenth of this time early. If another process has a longer one, or none, a row goes no
     /// earlier than after half of this time, or at most 131 seconds early if this is shorter than 5 minutes.
+    ///
+    /// A value that is too old for one process, which computes it again, is left out for the others too, in time: give all processes that
+    /// open a table one setting if values are [put](crate::Table::put) into it that no process can compute.
     pub fn time_to_live(mut self, time: Duration) -> Self {
         self.settings = self.settings.time_to_live(time);
         self

@@ -3,6 +3,7 @@
 //! Three looks, from cheap to thorough. Before and after each forward pass: libtorch's version counter, the place and the form of
 //! each tensor, and a sample of its memory. Before rows become durable: a checksum of all memory.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -158,11 +159,24 @@ impl Memories {
 
 impl Drop for Memories {
     fn drop(&mut self) {
+        // Also if a look panics: others wait for it.
+        let _ended = Ended(self.verdict.clone());
         if self.verdict.is_followed.load(Ordering::SeqCst) {
-            // The verdict keeps what it finds.
-            let _ = self.check();
+            let checked = catch_unwind(AssertUnwindSafe(|| self.check()));
+            // The verdict keeps a change that was found. Of what could not be looked at, nothing is known.
+            if !matches!(checked, Ok(Ok(()))) {
+                self.verdict.changed.get_or_init(|| (String::new(), unread));
+            }
         }
-        let _ = self.verdict.ended.set(());
+    }
+}
+
+/// Says that the weights are gone when it is dropped.
+struct Ended(Arc<Verdict>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.ended.set(());
     }
 }
 
@@ -266,7 +280,46 @@ fn changed(name: &str) -> Error {
     violation(name, message).with_remedy(REMEDY)
 }
 
+/// Of the weights of a network that is gone. Which of them it was may not be known.
+fn unread(_: &str) -> Error {
+    let message = "the weights of the network could not be read when it was dropped, so that it is not known whether they had changed";
+    Error::new(ErrorKind::ModuleViolation, message.to_owned())
+        .with_remedy("keep the network as long as rows are computed from its outputs, or compute them again")
+}
+
 fn replaced(name: &str) -> Error {
     let message = "was given other memory, another dtype or another shape after it was frozen";
     violation(name, message).with_remedy(REMEDY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A weight of a device that fails.
+    #[derive(Debug)]
+    struct Failing {
+        panics: bool,
+    }
+
+    impl WatchedMemory for Failing {
+        fn is_same(&self) -> Result<bool> {
+            assert!(!self.panics, "the device is gone");
+            Err(Error::new(ErrorKind::Io, "the device is gone"))
+        }
+    }
+
+    #[test]
+    fn weights_that_cannot_be_read_when_their_network_goes_are_not_taken_for_the_same() {
+        for panics in [false, true] {
+            let (changed, is_followed) = (Arc::default(), AtomicBool::new(true));
+            let verdict = Arc::new(Verdict { module: "m_v1", changed, is_followed, ended: OnceLock::new() });
+            let weights: Vec<(String, Box<dyn WatchedMemory>)> =
+                vec![("w".to_owned(), Box::new(Failing { panics }))];
+            drop(Memories { weights: Mutex::new(weights), verdict: verdict.clone() });
+            let error = verdict.check_ended().unwrap_err().to_string();
+            assert!(error.contains("could not be read when it was dropped"), "{error}");
+            assert!(!verdict.is_settled());
+        }
+    }
 }

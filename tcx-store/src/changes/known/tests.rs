@@ -11,14 +11,14 @@ use crate::changes::new_tombstone::Doomed;
 use crate::changes::read::Doubt;
 use crate::changes::same::{Compared, Origin};
 use crate::changes::{
-    Dated, KIND_IDENTITY, KnownChanges, ListedChanges, Needs, encode, tombstone_for_everything,
+    Dated, KIND_IDENTITY, KnownChanges, Lineage, ListedChanges, Needs, encode, tombstone_for_everything,
 };
 use crate::storage::name::FileName;
 use crate::storage::{FileInfo, LocalStorage, Storage, System};
 use crate::sys::bytes::Random;
 
-fn dated(base: u64) -> Dated {
-    Dated { base, born: 0, joined: None }
+fn dated(base: u64) -> Dated<'static> {
+    Dated { base, born: 0, name: Random([0; 16]), lineage: Lineage::default() }
 }
 
 /// The needs of a segment that replaces nothing.

@@ -15,7 +15,6 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::inspect::Inspection;
 use crate::live::listing::Listing;
-use crate::storage::Storage;
 use crate::storage::name::FileName;
 use check::Check;
 pub(crate) use repair::DAMAGED;
@@ -165,8 +164,8 @@ fn verify_all(inspection: &Inspection, progress: &mut dyn FnMut(u64, u64)) -> Re
 
 /// Verifies again, and repairs files that are still found to be damaged; returns what was done to each.
 ///
-/// Processes that read the folder may go on: they meet fewer files, and no row is served that was not before. A process that is joining
-/// segments may give back rows of a segment that is moved away, or that a damaged change killed: let none write at that time.
+/// Processes that use the folder may go on: they meet fewer files, and no row is served that was not before. A segment that is moved away is
+/// dead from then on, also if its file comes back.
 ///
 /// ```
 /// # use tcx_store::{Column, ColumnType, DType, Identity, Inspection, KeyType, Keys, Options, Spec, Store};
@@ -195,9 +194,13 @@ pub fn repair(dir: &Path, found: &[Damage], progress: &mut dyn FnMut(u64, u64)) 
     let is_found = |damage: &&Damage| found.iter().any(|first| first.file == damage.file);
     let twice: Vec<Damage> = again.iter().filter(is_found).cloned().collect();
     let merged = repair::as_merged_say(dir, &twice)?;
-    repair::begin(dir, &again, &twice, &merged)?;
-    let repaired =
-        twice.iter().map(|damage| repair::repair(dir, damage.clone(), &merged)).collect::<Result<_>>()?;
+    let is_announced = repair::begin(dir, &again, &twice, &merged)?;
+    // Rows go when other processes can know it. What cannot be announced now is repaired another time.
+    let is_derived =
+        |damage: &Damage| matches!(damage.kind, DamagedFile::Run | DamagedFile::Merged | DamagedFile::Stray);
+    let is_due = |damage: &&Damage| is_announced || is_derived(damage);
+    let due = twice.iter().filter(is_due);
+    let repaired = due.map(|damage| repair::repair(dir, damage.clone(), &merged)).collect::<Result<_>>()?;
     repair::announce(dir, &again, &twice)?;
     Ok(repaired)
 }

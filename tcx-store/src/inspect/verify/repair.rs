@@ -7,9 +7,11 @@ use std::path::Path;
 
 use super::{Damage, DamagedFile, Repaired};
 use crate::changes::{
-    self, IdentityChange, begin_of_repair, map_change, news_of_repairs, tombstone_for_everything,
+    self, IdentityChange, Lost, announcement_of_lost, begin_of_repair, map_change, news_of_repairs,
+    tombstone_for_everything,
 };
 use crate::error::{Error, Result};
+use crate::inspect::Inspection;
 use crate::live::listing::Listing;
 use crate::storage::name::FileName;
 use crate::storage::{LocalStorage, Storage, System};
@@ -21,24 +23,85 @@ pub(crate) const DAMAGED: &str = "damaged";
 /// Before the first damaged change is replaced, a new one says that a repair has begun: one that is interrupted is found by it. It kills
 /// the rows that tombstones for everything kill, so that they die for every process as they do by any change. A process that goes by such a
 /// tombstone could put values while another, which has read the damaged change before, joins the rows that these replace.
+///
+/// A process may also have joined rows that are lost, and give the result its name later. So what is lost is announced in two changes, as
+/// [what is evicted](crate::live::folder). Returns whether it was: no number is given while one may be that is damaged, and not repaired now.
 pub(super) fn begin(
     dir: &Path,
     damaged: &[Damage],
     repaired: &[Damage],
     merged: &BTreeMap<u64, Vec<u8>>,
-) -> Result<()> {
+) -> Result<bool> {
     let changes = changes(repaired, &[DamagedFile::Change]);
     let killing = changes.iter().rfind(|number| !merged.contains_key(*number)).copied().unwrap_or(0);
-    if changes.is_empty() {
-        return Ok(());
+    let [names, doubtful] = lost(dir, repaired, &changes, killing)?;
+    let Some(last) = last_repaired(damaged, repaired) else { return Ok(false) };
+    let killing = (!changes.is_empty()).then_some(killing);
+    let mut before = None;
+    if !names.is_empty() || !doubtful.is_empty() {
+        let bytes = |_, _: &Listing, number| announcement_of_lost(number, &names, &doubtful);
+        before = Some(create_after(dir, last, bytes)?);
     }
-    create_after(dir, damaged, repaired, |instance, number| begin_of_repair(instance, number, killing))
+    if before.is_some() || killing.is_some() {
+        create_after(dir, last, |instance, listing, number| {
+            let others = listing.segments.iter().map(|name| name.random);
+            let there: Vec<Random> = others.filter(|own| !names.contains(own)).collect();
+            let announced =
+                before.map(|before| Lost { names: &names, doubtful: &doubtful, before, there: &there });
+            begin_of_repair(instance, number, killing, announced.as_ref())
+        })?;
+    }
+    Ok(true)
+}
+
+/// The segments whose rows are lost by these repairs: their random bits, and those of what they were joined from; and those that cannot be
+/// read, if their rows may be lost.
+fn lost(dir: &Path, repaired: &[Damage], changes: &BTreeSet<u64>, killing: u64) -> Result<[Vec<Random>; 2]> {
+    let moved = repaired.iter().filter(|damage| damage.kind == DamagedFile::Segment);
+    let moved: BTreeSet<&str> = moved.map(|damage| damage.file.as_str()).collect();
+    if moved.is_empty() && changes.is_empty() {
+        return Ok([Vec::new(), Vec::new()]);
+    }
+    let inspection = Inspection::open(dir)?;
+    let names = inspection.segments().filter_map(|own| random(&own.name));
+    // If one that is moved away was joined from segments that are still here, these live again.
+    let stays: BTreeSet<Random> = names.collect();
+    let mut lost: BTreeSet<Random> = moved.iter().filter_map(|name| random(name)).collect();
+    let mut doubtful = Vec::new();
+    for own in &inspection.segments {
+        let Some(segment) = own.segment.as_deref() else {
+            let is_moved = moved.contains(own.facts.name.as_str());
+            let is_unread = own.facts.state.hides_rows() && !changes.is_empty() && !is_moved;
+            doubtful.extend(random(&own.facts.name).filter(|_| is_unread));
+            continue;
+        };
+        let needs = segment.needs();
+        if needs.base < killing || needs.commit.is_some() && changes.contains(&needs.base) {
+            lost.extend(segment.lineage());
+        } else if moved.contains(own.facts.name.as_str()) {
+            lost.extend(segment.lineage().filter(|name| !stays.contains(name)));
+        }
+    }
+    Ok([lost.into_iter().collect(), doubtful])
+}
+
+/// The random bits of the name of a segment.
+fn random(segment: &str) -> Option<Random> {
+    match FileName::parse(segment) {
+        Some(FileName::Segment(name)) => Some(name.random),
+        _ => None,
+    }
 }
 
 /// Processes that have read a change and later ones do not look at it again, and go on serving rows that it has committed. So after changes
 /// were repaired, a new one makes them look.
 pub(super) fn announce(dir: &Path, damaged: &[Damage], repaired: &[Damage]) -> Result<()> {
-    create_after(dir, damaged, repaired, news_of_repairs)
+    match last_repaired(damaged, repaired) {
+        Some(last) if last > 0 => {
+            create_after(dir, last, |instance, _, number| news_of_repairs(instance, number)).map(drop)
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Damage whose repair has to be announced to processes that have read the change before it.
@@ -66,30 +129,27 @@ pub(super) fn as_merged_say(dir: &Path, damaged: &[Damage]) -> Result<BTreeMap<u
         .map_err(|e| Error::io("cannot repair", dir.join(name), e))
 }
 
-/// Creates the next change, if any of those that are repaired is one.
-///
-/// `damaged` are all changes that were damaged or missing, also those that are not repaired now: as long as a later one is, the number of
-/// the next change may have been given. Repairing that one says enough of those before it.
-fn create_after(
-    dir: &Path,
-    damaged: &[Damage],
-    repaired: &[Damage],
-    bytes: impl Fn(Random, u64) -> Vec<u8>,
-) -> Result<()> {
-    let last = changes(repaired, &ANNOUNCED).pop_last();
-    let Some(last) = last.filter(|last| changes(damaged, &ANNOUNCED).last() == Some(last)) else {
-        return Ok(());
-    };
+/// The newest change that is repaired, 0 without one. `None` if a later one is damaged or missing, and not repaired now: as long as it is, the
+/// number of the next change may have been given. Repairing that one says enough of those before it.
+fn last_repaired(damaged: &[Damage], repaired: &[Damage]) -> Option<u64> {
+    let [damaged, repaired] = [damaged, repaired].map(|damage| changes(damage, &ANNOUNCED).pop_last());
+    (damaged == repaired).then_some(repaired.unwrap_or(0))
+}
+
+/// Creates the next change after this one, and returns its number. Its bytes follow from a listing that has all changes before it.
+fn create_after(dir: &Path, last: u64, bytes: impl Fn(Random, &Listing, u64) -> Vec<u8>) -> Result<u64> {
     let storage = LocalStorage::new(dir.to_owned(), System);
-    let create = || -> io::Result<()> {
+    let create = || -> io::Result<u64> {
         let instance = instance(&storage)?;
         loop {
-            let listed = Listing::read(&storage)?.changes.changes;
-            let next = (last + 1..u64::MAX).find(|number| !listed.contains(number)).unwrap_or(u64::MAX);
+            let listing = Listing::read(&storage)?;
+            let is_free = |number: &u64| !listing.changes.changes.contains(number);
+            let next = (last + 1..u64::MAX).find(is_free).unwrap_or(u64::MAX);
             // As before any change: no number is given twice, or left behind a gap.
             storage.sync()?;
-            if storage.create_if_absent(&FileName::Change(next).to_string(), &bytes(instance, next))? {
-                return Ok(());
+            let bytes = bytes(instance, &listing, next);
+            if storage.create_if_absent(&FileName::Change(next).to_string(), &bytes)? {
+                return Ok(next);
             }
         }
     };

@@ -7,6 +7,7 @@ use std::thread;
 
 use crate::inspect::{Inspected, Inspection, SegmentState};
 use crate::segment::{Segment, Verdict};
+use crate::storage::ReadOnlyStorage;
 
 /// What a thread reads at a time: segments differ too much in size.
 const PIECE: usize = 4 << 20;
@@ -41,9 +42,10 @@ pub(super) fn verdicts(inspection: &Inspection, mut read: impl FnMut(usize)) -> 
     let pieces: Vec<_> =
         mapped.flat_map(|(number, own)| pieces(own).map(move |piece| (number, own, piece))).collect();
     let mut judged: Vec<Judged> = segments.iter().map(|_| Judged::Not).collect();
+    let directory = ReadOnlyStorage::new(inspection.storage_path().to_owned());
     let read_piece = |(_, own, piece): &(usize, &Inspected, Range<usize>)| {
         // First: a mapped page that the disk cannot give would kill the process.
-        inspection.storage.read_through(&own.facts.name, piece.clone())?;
+        directory.read_through(&own.facts.name, piece.clone())?;
         // What verifies is remembered, and is not read again when the segment is judged.
         own.segment.as_ref().map(|segment| segment.verify_piece(piece.clone()));
         std::io::Result::Ok(())

@@ -69,8 +69,9 @@ impl Live {
             let is_uncommitted = || segment.as_ref().is_some_and(|segment| self.is_uncommitted(segment));
             let cause = if served.contains_key(&name) || replaced.contains(&name) || is_uncommitted() {
                 Cause::Absent
-            } else if segment.as_ref().is_some_and(|segment| self.is_killed(segment)) {
-                Cause::Invalidated
+            } else if let Some(dead) = segment.as_ref().filter(|segment| self.is_killed(segment)) {
+                let is_too_old = self.changes.tombstones().kill_by_age(dead.base(), dead.born());
+                if is_too_old { Cause::Invalidated } else { Cause::Absent }
             } else if segment
                 .as_ref()
                 .is_some_and(|segment| !self.changes.serves(segment.needs(), segment.dated()))

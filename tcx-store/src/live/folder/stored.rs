@@ -1,12 +1,13 @@
 //! What is stored in the folder, whether this process serves it or not.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
+use std::io;
 use std::sync::Arc;
 
 use super::Live;
 use crate::changes::Compared;
 use crate::changes::instance::refuse_other;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::segment::Segment;
 use crate::storage::name::SegmentName;
 use crate::sys::bytes::Random;
@@ -29,15 +30,6 @@ pub(crate) struct Kept {
     pub(crate) sure: Vec<Random>,
     /// Those that cannot be read, and that an earlier eviction may have killed.
     pub(crate) unread: Vec<Random>,
-}
-
-impl Kept {
-    /// Of these the ones that others have as well.
-    pub(crate) fn retain(&mut self, others: &Self) {
-        for own in [&mut self.sure, &mut self.unread] {
-            own.retain(|name| others.sure.contains(name) || others.unread.contains(name));
-        }
-    }
 }
 
 impl Live {
@@ -72,22 +64,58 @@ impl Live {
     pub(crate) fn kept(&self, until: u64, goes: &HashSet<SegmentName>) -> Kept {
         let (tombstones, mut kept) = (self.changes.tombstones(), Kept::default());
         for name in self.segments.names().filter(|name| !goes.contains(name)) {
-            match self.segments.find(name).map(|segment| segment.dated()) {
-                Some(own) if own.joined.is_none() || own.born > until || tombstones.kill_segment(own) => {}
+            match self.segments.find(name).as_deref().map(Segment::dated) {
+                Some(own) if !own.lineage.is_joined() || own.born > until || tombstones.kill_segment(own) => {
+                }
+                // A change that cannot be read may be an earlier eviction.
+                Some(own) if self.changes.is_unread_after(own.base) => kept.unread.push(name.random),
                 Some(_) => kept.sure.push(name.random),
                 None if self.segments.is_gone(name) => {}
-                None if tombstones.spare(name.random) => kept.sure.push(name.random),
+                None if tombstones.spare(name.random) && !self.changes.is_unread_after(0) => {
+                    kept.sure.push(name.random);
+                }
                 None => kept.unread.push(name.random),
             }
         }
         kept
     }
 
-    /// The segments in the folder that an earlier eviction names as about to be removed.
-    pub(crate) fn leaving(&self) -> BTreeSet<Random> {
-        let tombstones = self.changes.tombstones();
-        let names = self.segments.names().map(|name| name.random);
-        names.filter(|name| tombstones.remove(*name, None)).collect()
+    /// The random bits of these names, and of those of all segments that these were joined from. Not of others that are there: their rows stay,
+    /// whatever has been joined from them.
+    pub(crate) fn lineage(&self, names: &HashSet<SegmentName>) -> HashSet<Random> {
+        let mut lineage: HashSet<Random> = names.iter().map(|name| name.random).collect();
+        for segment in names.iter().filter_map(|name| self.segments.find(*name)) {
+            lineage.extend(segment.lineage());
+        }
+        for name in self.segments.names() {
+            if !names.contains(&name) && !self.segments.is_gone(name) {
+                lineage.remove(&name.random);
+            }
+        }
+        lineage
+    }
+
+    /// What the joined segments were joined from whose oldest row was computed before this time, in milliseconds since 1970.
+    pub(crate) fn joined_before(&self, limit: u64) -> Vec<Random> {
+        // None counts on a later change than the one that is about to be made: its number has not been given before.
+        let old = |own: &Arc<Segment>| own.born() < limit && !own.inputs().is_empty() && !self.is_killed(own);
+        let old: HashSet<_> =
+            self.segments.usable().into_iter().filter(old).map(|segment| segment.name()).collect();
+        self.lineage(&old).into_iter().collect()
+    }
+
+    /// Makes sure that listings have shown what took the place of segments that are gone.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if that may not be so.
+    pub(crate) fn check_complete(&self) -> Result<()> {
+        if !self.segments.may_have_unseen(&self.changes) {
+            return Ok(());
+        }
+        let what =
+            "segments have vanished, and no listing shows yet what took their place; try again in a minute";
+        Err(Error::io("cannot remove rows from", self.storage.path(), io::Error::other(what)))
     }
 
     /// Makes sure that the last listing has shown the folder: one that is gone, perhaps for a while, looks as if it were empty.

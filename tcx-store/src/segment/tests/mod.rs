@@ -180,6 +180,7 @@ impl Folder {
             born: 5,
             youngest: (!inputs.is_empty()).then_some(5),
             inputs: inputs.to_vec(),
+            ancestors: Ancestors::default(),
             compression: self.compression,
         };
         let written = write_segment(&self.storage, &header, pieces)?;
@@ -236,6 +237,7 @@ impl Folder {
             batch_rows: rows,
             view: None,
             inputs: Vec::new(),
+            ancestors: Ancestors::default(),
             codec: None,
             chunk_rows: None,
             checksums: crate::segment::checksums::BodyChecksums::InFooter(checksums.finish()),

@@ -37,8 +37,8 @@ fn a_value_that_is_put_in_the_place_of_a_row_that_was_cut_off_is_the_only_one() 
         assert_eq!(values(store, &["x", "y"]), [1, 2]);
     }
     // A row that no segment has is put as ever.
-    let changes = names(dir.path(), "change-").len();
     other.collect(Duration::ZERO).unwrap();
+    let changes = names(dir.path(), "change-").len();
     put(&other, "z", 3).unwrap();
     seal_all(&other);
     assert_eq!(names(dir.path(), "change-").len(), changes);

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use super::folder::{CHANGE_1, CHANGE_2, module, opened};
+use super::folder::{CHANGE_1, CHANGE_2, opened};
 use crate::error::ErrorKind;
 use crate::storage::{LocalStorage, System};
-use crate::testing::{Faulty, column, compute, keys, process, spec, values, with_operations};
+use crate::testing::{Faulty, column, compute, keys, module, process, spec, values, with_operations};
 use crate::{Options, ReadMode, Store};
 
 #[test]

@@ -14,7 +14,7 @@ use crate::store::invalidate::{Reach, StoredRow};
 use crate::testing::{
     Fault, Faulty, compute, go_ahead, names, process, put, reader, seal_all, spec, values, with_operations,
 };
-use crate::upkeep::compaction::{Effort, compact, evict};
+use crate::upkeep::compaction::{Effort, Excess, compact, evict};
 use crate::upkeep::eviction::EvictionOrder;
 use crate::{Options, Store};
 
@@ -190,7 +190,7 @@ fn what_was_joined_before_others_are_evicted_stays() {
     store.refresh().unwrap();
     // The policy chooses the youngest: it is as old as the joined one, or younger.
     let youngest = EvictionOrder::of(WhenFull::EvictLeastUsed, 0, 0);
-    crate::upkeep::compaction::evict(&store.core, 1, youngest).unwrap();
+    crate::upkeep::compaction::evict(&store.core, Excess::Segments(1), youngest).unwrap();
     assert_eq!(values(&store, &KEYS), [1, 1, -1]);
     assert_eq!(values(&process(dir.path()), &KEYS), [1, 1, -1]);
 }
@@ -228,7 +228,8 @@ fn inputs_live_on_if_a_listing_shows_what_they_were_joined_to_and_not_the_evicti
         let is_segment = file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("seg-"));
         if step == "rename" && is_segment && waits.swap(false, SeqCst) {
             let evicting = process(&path);
-            evict(&evicting.core, 1, EvictionOrder::of(WhenFull::EvictOldest, 0, 0)).unwrap();
+            evict(&evicting.core, Excess::Segments(1), EvictionOrder::of(WhenFull::EvictOldest, 0, 0))
+                .unwrap();
             // One that closes would remove what it has killed.
             std::mem::forget(evicting);
         }
@@ -245,44 +246,30 @@ fn inputs_live_on_if_a_listing_shows_what_they_were_joined_to_and_not_the_evicti
     assert_eq!(values(&collecting, &KEYS), found);
 }
 
-/// On a full disk there is no room for the changes of an eviction until something is removed. What was joined before, and gets its name after
-/// that, does not bring the removed rows back.
+/// On a full disk there is no room for the changes of an eviction. Index runs make room; no row goes before the changes say so.
 #[test]
-fn rows_that_made_room_for_the_changes_of_their_eviction_do_not_come_back_over_values_put_since() {
-    let dir = tempfile::tempdir().unwrap();
-    seal_each(dir.path(), &[&["x"], &["y"], &["z"]]);
-    let before = names(dir.path(), "seg-");
-    let joining = process(dir.path());
-    compact(&joining.core, Effort::Thorough, &mut BTreeSet::new()).unwrap();
-    std::mem::forget(joining);
-    let mut joined = names(dir.path(), "seg-");
-    joined.retain(|name| !before.contains(name));
-    let [joined] = &joined[..] else { panic!("{joined:?} were joined") };
-    let (visible, aside) = (dir.path().join("m_v1").join(joined), dir.path().join(joined));
-    std::fs::rename(&visible, &aside).unwrap();
-    let (path, has_room) = (dir.path().to_owned(), AtomicBool::new(false));
-    let at = visible.clone();
-    let steps = Faulty::with(move |_, step, file: &Path| {
-        let name = file.file_name().unwrap_or_default().to_string_lossy();
-        if names(&path, "seg-").len() == before.len() {
+fn index_runs_make_room_for_the_changes_of_an_eviction_and_rows_do_not() {
+    for runs_free in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        seal_each(dir.path(), &[&["x"], &["y"], &["z"]]);
+        let (segments, runs) = (names(dir.path(), "seg-"), names(dir.path(), "run-").len());
+        assert!(runs > 0);
+        let path = dir.path().to_owned();
+        let steps = Faulty::with(move |_, step, file: &Path| {
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
             let is_change = name.starts_with("change-") || name.starts_with("tmp-");
-            return (step == "create_file" && is_change).then_some(Fault::Refused(ErrorKind::StorageFull));
-        }
-        if !has_room.swap(true, SeqCst) {
-            let found = values(&reader(&path), &KEYS);
-            let gone: Vec<_> = KEYS.into_iter().zip(found).filter(|(_, value)| *value == -1).collect();
-            let [(gone, _)] = gone[..] else { panic!("{gone:?} made room") };
-            put_2(&path, &[gone]);
-            std::fs::rename(&aside, &at).unwrap();
-        }
-        None
-    });
-    let evicting = with_operations(dir.path(), steps);
-    evict(&evicting.core, 1, EvictionOrder::OLDEST).unwrap();
-    let mut found = values(&process(dir.path()), &KEYS);
-    assert_eq!(values(&evicting, &KEYS), found);
-    found.sort_unstable();
-    assert_eq!(found, [1, 1, 2]);
+            let is_full = names(&path, "run-").len() == runs || !runs_free;
+            (step == "create_file" && is_change && is_full).then_some(Fault::Refused(ErrorKind::StorageFull))
+        });
+        let evicting = with_operations(dir.path(), steps);
+        assert_eq!(values(&evicting, &KEYS), [1; 3]);
+        let evicted = evict(&evicting.core, Excess::Segments(1), EvictionOrder::OLDEST);
+        assert_eq!(evicted.is_ok(), runs_free, "{evicted:?}");
+        assert_eq!(names(dir.path(), "seg-").len(), segments.len() - usize::from(runs_free));
+        let found = values(&process(dir.path()), &KEYS);
+        assert_eq!(found.iter().filter(|value| **value == -1).count(), usize::from(runs_free));
+        assert_eq!(values(&evicting, &KEYS), found);
+    }
 }
 
 /// A segment in which x and y are joined, beside that of z; other rows were evicted before. Returns the name of the first.
@@ -290,7 +277,7 @@ fn joined_after_an_eviction(dir: &Path) -> String {
     let store = process(dir);
     compute(&store, &["old"], 1);
     seal_all(&store);
-    evict(&store.core, 1, EvictionOrder::OLDEST).unwrap();
+    evict(&store.core, Excess::Segments(1), EvictionOrder::OLDEST).unwrap();
     for key in ["x", "y"] {
         compute(&store, &[key], 1);
         seal_all(&store);
@@ -315,7 +302,7 @@ fn a_joined_segment_stays_that_cannot_be_opened_while_others_are_evicted() {
         fails.then_some(Fault::Refused(ErrorKind::Other))
     });
     let evicting = with_operations(dir.path(), steps);
-    evict(&evicting.core, 1, EvictionOrder::OLDEST).unwrap();
+    evict(&evicting.core, Excess::Segments(1), EvictionOrder::OLDEST).unwrap();
     fails.store(false, SeqCst);
     assert_eq!(values(&process(dir.path()), &KEYS), [1, 1, -1]);
 }
@@ -328,7 +315,7 @@ fn a_joined_segment_stays_of_which_a_part_is_seen_while_others_are_evicted() {
     let bytes = std::fs::read(&joined).unwrap();
     std::fs::remove_file(&joined).unwrap();
     std::fs::write(&joined, &bytes[..bytes.len() / 2]).unwrap();
-    evict(&process(dir.path()).core, 1, EvictionOrder::OLDEST).unwrap();
+    evict(&process(dir.path()).core, Excess::Segments(1), EvictionOrder::OLDEST).unwrap();
     std::fs::remove_file(&joined).unwrap();
     std::fs::write(&joined, &bytes).unwrap();
     assert_eq!(values(&process(dir.path()), &KEYS), [1, 1, -1]);

@@ -2,24 +2,21 @@
 //! back. What is in it is not learned, and nothing is written to it.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::error::ErrorKind;
-use crate::testing::{Fault, Faulty};
-use crate::testing::{compute, keys, names, process, reader, spec, values, with_operations};
+use crate::testing::{
+    Fault, Faulty, compute, keys, module, names, process, reader, spec, values, with_operations,
+};
 use crate::upkeep::tasks::merge_changes;
 use crate::{Options, Result, Store};
 
 pub(super) const CHANGE_1: &str = "change-00000000000000000001";
 pub(super) const CHANGE_2: &str = "change-00000000000000000002";
-
-pub(super) fn module(dir: &Path) -> PathBuf {
-    dir.join("m_v1")
-}
 
 /// Many folders are made: their syncs take no time here.
 pub(super) fn in_memory() -> tempfile::TempDir {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::SystemTime;
 
-use super::folder::{in_memory, module, opened};
+use super::folder::{in_memory, opened};
 use crate::testing::{
-    Faulty, column, compute, keys, names, process, seal_all, spec, values, with_operations,
+    Faulty, column, compute, keys, module, names, process, seal_all, spec, values, with_operations,
 };
 use crate::{Options, Result, Store};
 

@@ -3,28 +3,15 @@
 //! Changes are merged where a test says so and nowhere else: the writer, which would merge them in its own time, seals nothing here.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
 use crate::changes::Doomed;
-use crate::testing::{column, compute, keys, kill_z, names, process, replace, seal_all, values};
+use crate::testing::{
+    change, column, compute, damage, keys, kill_z, module, names, process, replace, seal_all, values,
+};
 use crate::upkeep::tasks::merge_changes;
-use crate::{DamagedFile, RecomputeSession, Store};
-
-fn module(dir: &Path) -> PathBuf {
-    dir.join("m_v1")
-}
-
-fn change(number: u64) -> String {
-    format!("change-{number:020}")
-}
-
-fn damage(dir: &Path, number: u64) {
-    let path = module(dir).join(change(number));
-    let mut bytes = fs::read(&path).unwrap();
-    *bytes.last_mut().unwrap() ^= 1;
-    fs::remove_file(&path).unwrap();
-    fs::write(path, bytes).unwrap();
-}
+use crate::{DamagedFile, LookupOptions, RecomputeSession, Store};
 
 /// Returns how many files were repaired.
 fn repair(dir: &Path) -> usize {
@@ -58,7 +45,7 @@ fn with_changes(dir: &Path, changes: usize) -> Store {
 fn a_value_that_is_put_after_a_repair_is_served_by_a_process_that_knew_the_change() {
     let dir = tempfile::tempdir().unwrap();
     let before = with_changes(dir.path(), 3);
-    damage(dir.path(), 2);
+    damage(dir.path(), &change(2));
     assert_eq!(repair(dir.path()), 1);
     let after = process(dir.path());
     put(&after, &["x"], 2);
@@ -72,7 +59,7 @@ fn rows_that_a_repair_has_killed_stay_dead_when_segments_are_joined_and_changes_
     for merges in [false, true] {
         let dir = tempfile::tempdir().unwrap();
         let before = with_changes(dir.path(), 12);
-        damage(dir.path(), 1);
+        damage(dir.path(), &change(1));
         assert_eq!(repair(dir.path()), 1);
         put(&process(dir.path()), &["x"], 2);
         if merges {
@@ -93,15 +80,15 @@ fn a_new_change_comes_before_the_repairs_and_one_after_them_even_of_the_newest_c
     let dir = tempfile::tempdir().unwrap();
     let store = with_changes(dir.path(), 6);
     for number in [2, 3, 5] {
-        damage(dir.path(), number);
+        damage(dir.path(), &change(number));
     }
-    assert_eq!((repair(dir.path()), names(dir.path(), "change-").len()), (3, 9));
+    assert_eq!((repair(dir.path()), names(dir.path(), "change-").len()), (3, 10));
     assert_eq!(values(&store, &["x", "y"]), [-1, -1]);
     compute(&store, &["x"], 3);
     seal_all(&store);
-    damage(dir.path(), 7);
+    damage(dir.path(), &change(8));
     // Another process may make the next change in this moment.
-    assert_eq!((repair(dir.path()), names(dir.path(), "change-").len()), (1, 11));
+    assert_eq!((repair(dir.path()), names(dir.path(), "change-").len()), (1, 13));
     for store in [&store, &process(dir.path())] {
         assert_eq!(values(store, &["x", "y"]), [3, -1]);
     }
@@ -114,7 +101,7 @@ fn a_repaired_change_that_merged_changes_contain_kills_nothing() {
     merge_changes(&before.core);
     assert_eq!(names(dir.path(), "merged-").len(), 1);
     before.invalidate(&keys(&["y"])).unwrap();
-    damage(dir.path(), 4);
+    damage(dir.path(), &change(4));
     assert_eq!((repair(dir.path()), names(dir.path(), "change-").len()), (1, 20));
     for store in [&before, &process(dir.path())] {
         assert_eq!(values(store, &["x", "y"]), [1, -1]);
@@ -141,7 +128,7 @@ fn rows_that_a_repaired_change_had_committed_are_missing_to_all_though_merged_ch
     let before = with_a_replacement(dir.path(), 16);
     merge_changes(&before.core);
     assert_eq!(names(dir.path(), "merged-").len(), 1);
-    damage(dir.path(), 1);
+    damage(dir.path(), &change(1));
     assert_eq!(repair(dir.path()), 1);
     let after = process(dir.path());
     for store in [&before, &after] {
@@ -158,7 +145,7 @@ fn rows_that_a_repaired_change_had_committed_are_missing_to_all_though_merged_ch
 fn an_interrupted_repair_is_found_and_announced_to_processes_that_had_read_the_change() {
     let dir = tempfile::tempdir().unwrap();
     let before = with_a_replacement(dir.path(), 2);
-    damage(dir.path(), 1);
+    damage(dir.path(), &change(1));
     assert_eq!(repair(dir.path()), 1);
     // The announcement is the last change that it has made.
     let news = names(dir.path(), "change-").into_iter().max().unwrap();
@@ -182,9 +169,9 @@ fn a_second_repair_that_is_interrupted_is_found_whatever_it_puts_in_the_place_of
             merge_changes(&before.core);
             assert_eq!(names(dir.path(), "merged-").len(), 1);
         }
-        damage(dir.path(), 5);
+        damage(dir.path(), &change(5));
         assert_eq!(repair(dir.path()), 1);
-        damage(dir.path(), 1);
+        damage(dir.path(), &change(1));
         assert_eq!(repair(dir.path()), 1);
         let news = names(dir.path(), "change-").into_iter().max().unwrap();
         fs::remove_file(module(dir.path()).join(news)).unwrap();
@@ -203,7 +190,7 @@ fn a_process_that_knows_of_a_repair_by_merged_changes_alone_serves_no_row_that_t
     let before = with_a_replacement(dir.path(), 1);
     let other = process(dir.path());
     assert_eq!(values(&other, &["x", "y"]), [2, 1]);
-    damage(dir.path(), 1);
+    damage(dir.path(), &change(1));
     assert_eq!(repair(dir.path()), 1);
     assert_eq!(values(&other, &["x", "y"]), [-1, -1], "it reads each change");
     let after = process(dir.path());
@@ -227,7 +214,7 @@ fn an_older_copy_that_was_repaired_as_well_is_another_folder() {
     copy_files(&module(dir.path()), &module(copy.path()));
     for folder in [&dir, &copy] {
         process(folder.path()).invalidate(&keys(&["y"])).unwrap();
-        damage(folder.path(), 2);
+        damage(folder.path(), &change(2));
         assert_eq!(repair(folder.path()), 1);
     }
     before.refresh().unwrap();
@@ -259,7 +246,7 @@ fn a_repaired_change_says_what_merged_changes_said_after_these_are_lost() {
     merge_changes(&before.core);
     let merged = names(dir.path(), "merged-");
     assert_eq!(merged.len(), 1);
-    (1..=3).for_each(|number| damage(dir.path(), number));
+    (1..=3).for_each(|number| damage(dir.path(), &change(number)));
     assert_eq!(repair(dir.path()), 3);
     fs::remove_file(module(dir.path()).join(&merged[0])).unwrap();
     for store in [&process(dir.path()), &before, &process(dir.path())] {
@@ -272,7 +259,7 @@ fn what_a_repair_has_killed_stays_dead_beside_changes_that_were_merged_without_i
     let dir = tempfile::tempdir().unwrap();
     let before = with_changes(dir.path(), 16);
     assert_eq!(names(dir.path(), "merged-").len(), 0);
-    damage(dir.path(), 2);
+    damage(dir.path(), &change(2));
     assert_eq!(repair(dir.path()), 1);
     // This process does not know of the repair yet.
     merge_changes(&before.core);
@@ -281,5 +268,40 @@ fn what_a_repair_has_killed_stays_dead_beside_changes_that_were_merged_without_i
     put(&after, &["x"], 2);
     for store in [&before, &after, &before, &after, &process(dir.path())] {
         assert_eq!(values(store, &["x", "y"]), [2, -1]);
+    }
+}
+
+/// How many of these rows the session has not computed, as it finds them.
+fn not_computed(store: &Store, session: &Arc<RecomputeSession>, wanted: &[&str]) -> usize {
+    store.refresh().unwrap();
+    let options = LookupOptions { recompute: Some(session), ..LookupOptions::default() };
+    store.lookup_with(keys(wanted), options).unwrap().missing()
+}
+
+#[test]
+fn a_recompute_session_finds_no_row_of_another_after_its_change_was_repaired() {
+    for is_merged in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = with_changes(dir.path(), 0);
+        let session = RecomputeSession::new();
+        assert_eq!(replace(&store, &session, &["x"], 2), 1);
+        seal_all(&store);
+        let other = process(dir.path());
+        (0..17).for_each(|_| kill_z(&other));
+        if is_merged {
+            merge_changes(&other.core);
+        }
+        assert_eq!(not_computed(&store, &session, &["x"]), 0);
+        assert_eq!(not_computed(&store, &session, &["y"]), 1);
+        damage(dir.path(), &change(1));
+        assert_eq!(repair(dir.path()), 1);
+        assert_eq!(values(&other, &["x", "y"]), [-1, if is_merged { 1 } else { -1 }]);
+        compute(&other, &["x", "y"], 3);
+        seal_all(&other);
+        assert_eq!(not_computed(&store, &session, &["x", "y"]), 2, "merged: {is_merged}");
+        // It computes both, and knows them for its own.
+        assert_eq!(replace(&store, &session, &["x", "y"], 4), 2);
+        seal_all(&store);
+        assert_eq!(not_computed(&store, &session, &["x", "y"]), 0, "merged: {is_merged}");
     }
 }

@@ -14,6 +14,7 @@ use crate::storage::{Draft, FileInfo, Held, LocalStorage, Sealed, Stamp, Storage
 use crate::sys::mmap::Mapped;
 use crate::testing::{Fault, Faulty};
 use crate::testing::{column, compute, keys, names, process, replace, seal_all, spec, values};
+use crate::upkeep::compaction::Effort;
 use crate::{Options, ReadMode, RecomputeSession, Store};
 
 /// A process for which steps fail that `rule` names, as long as the flag is set.
@@ -46,11 +47,12 @@ fn on(storage: Arc<dyn Storage>, read_mode: ReadMode) -> crate::Result<Store> {
     Store::with_storage(storage, spec(), &options)
 }
 
-/// A folder whose listings lack these names, as those of a network file system may that are older.
+/// A folder whose listings lack these names, as those of a network file system may that are older, and still have others.
 #[derive(Debug)]
 struct Stale {
     folder: LocalStorage<Faulty>,
     unlisted: Arc<Mutex<BTreeSet<String>>>,
+    listed: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl Storage for Stale {
@@ -61,6 +63,9 @@ impl Storage for Stale {
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = self.folder.list()?;
         names.retain(|name| !self.unlisted.lock().unwrap().contains(name));
+        let mut listed = self.listed.lock().unwrap().clone();
+        listed.retain(|name| !names.contains(name));
+        names.extend(listed);
         Ok(names)
     }
 
@@ -241,7 +246,7 @@ fn a_stale_listing_does_not_hide_that_a_segment_could_not_be_opened() {
     let (dir, fails) = (with_a_row(false), Arc::new(AtomicBool::new(false)));
     let folder = failing_storage(dir.path(), ReadMode::Map, &fails, is_open_of("arrow"));
     let unlisted = Arc::<Mutex<BTreeSet<String>>>::default();
-    let stale = Stale { folder, unlisted: unlisted.clone() };
+    let stale = Stale { folder, unlisted: unlisted.clone(), listed: Arc::default() };
     let other = on(Arc::new(stale), ReadMode::Map).unwrap();
     let before: BTreeSet<String> = names(dir.path(), "").into_iter().collect();
     let store = process(dir.path());
@@ -257,6 +262,45 @@ fn a_stale_listing_does_not_hide_that_a_segment_could_not_be_opened() {
     fails.store(false, SeqCst);
     other.flush().unwrap_err();
     assert_eq!(left(dir.path(), &other), [[2000]; 3]);
+}
+
+/// Two segments are joined, and one of them is gone. A listing still shows both, and not what was joined.
+#[test]
+fn nothing_is_evicted_before_it_is_known_what_took_the_place_of_a_segment_that_was_listed_and_is_gone() {
+    for gone in 0..2 {
+        let dir = tempfile::tempdir().unwrap();
+        let store = process(dir.path());
+        for key in ["x", "y"] {
+            compute(&store, &[key], 1);
+            seal_all(&store);
+        }
+        let inputs = names(dir.path(), "seg-");
+        store.core.compact(Effort::Thorough).unwrap();
+        let joined = names(dir.path(), "seg-").into_iter().filter(|name| !inputs.contains(name)).collect();
+        compute(&store, &["z"], 1);
+        seal_all(&store);
+        std::mem::forget(store);
+        std::fs::remove_file(dir.path().join("m_v1").join(&inputs[gone])).unwrap();
+        let (unlisted, listed) =
+            (Arc::new(Mutex::new(joined)), Arc::new(Mutex::new(inputs.into_iter().collect())));
+        let folder = failing_storage(dir.path(), ReadMode::Map, &Arc::default(), |_, _| false);
+        let stale = Stale { folder, unlisted: unlisted.clone(), listed: listed.clone() };
+        let other = on(Arc::new(stale), ReadMode::Map).unwrap();
+        let refused = format!("{:#}", other.make_room(1).unwrap_err());
+        assert!(refused.contains("segments have vanished"), "{refused}");
+        unlisted.lock().unwrap().clear();
+        listed.lock().unwrap().clear();
+        assert_eq!(values(&process(dir.path()), &["x", "y", "z"]), [1; 3]);
+        // The oldest file may be that of the other input, whose rows are in the joined one too.
+        let is_left = || values(&process(dir.path()), &["x"]) == [1];
+        for _ in 0..2 {
+            if is_left() {
+                other.make_room(1).unwrap();
+            }
+        }
+        assert_eq!(values(&process(dir.path()), &["x", "y", "z"]), [-1, -1, 1], "the oldest rows go first");
+        std::mem::forget(other);
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The rows that a change commits, and those that a tombstone names. Both are read by the description of the format and by Arrow, not
 //! by the engine, which the oracle judges.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::Cursor;
 
@@ -8,7 +9,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, UInt32Type};
 use arrow_ipc::reader::FileReader;
 
-use super::folder::State;
+use super::folder::{File, State};
 use crate::sys::bytes::{Cursor as Bytes, u64_at};
 
 /// A row of a durable segment that counts only with a change.
@@ -61,18 +62,61 @@ pub(super) fn segments(folder: &State) -> Vec<Stored> {
     files.filter_map(|(_, file)| segment(&file.bytes)).collect()
 }
 
+/// Whether it is change 0, which makes a module.
+pub(super) fn is_identity(change: &[u8]) -> bool {
+    change.get(KIND..).and_then(|rest| Bytes::new(rest).u32()) == Some(IDENTITY)
+}
+
 /// What a change says of the age of rows, if it says anything.
 pub(super) fn age(change: &[u8]) -> Option<Age> {
     if change.len() < KIND || Bytes::new(&change[KIND..]).u32() != Some(TOMBSTONE_OF_AGE) {
         return None;
     }
     let number = |at| u64_at(change, at).expect("a tombstone of the simulation is complete");
-    Some(Age { number: number(AGES + 8), before: number(AGES + 16) })
+    (number(AGES) > 0).then(|| Age { number: number(AGES + 8), before: number(AGES + 16) })
+}
+
+/// The rows that are dead because a change names all segments that have them: those of the folder by then.
+pub(super) fn rows_of_dead_segments(folder: &State, change: &[u8]) -> Vec<i64> {
+    let dead = dead_segments(change).unwrap_or_default();
+    if dead.is_empty() {
+        return Vec::new();
+    }
+    let is_dead = |name: &str| dead.iter().any(|dead| name["seg-".len()..].starts_with(dead.as_str()));
+    let named = folder.files.iter().filter(|(name, _)| name.starts_with("seg-"));
+    let (gone, left): (Vec<_>, Vec<_>) = named.partition(|(name, _)| is_dead(name));
+    let values = |files: Vec<(&String, &File)>| {
+        let segments = files.into_iter().filter_map(|(_, file)| segment(&file.bytes));
+        segments.flat_map(|own| own.rows).map(|row| row.value).collect::<BTreeSet<i64>>()
+    };
+    values(gone).difference(&values(left)).copied().collect()
+}
+
+/// How the names of the dead segments begin that a change of whole segments names; `None` for any other change.
+fn dead_segments(change: &[u8]) -> Option<Vec<String>> {
+    let kind = Bytes::new(change.get(KIND..)?).u32()?;
+    let mut lists = Bytes::new(change.get(TABLE..)?);
+    if kind != TOMBSTONE_OF_AGE {
+        return None;
+    }
+    for _ in 0..lists.u64()? {
+        lists.u64().zip(lists.u64())?;
+    }
+    for _ in 0..lists.u64()? {
+        lists.u64().zip(lists.u64()).zip(lists.u64())?;
+        let names = lists.u64()? + lists.u64()? + lists.u64()?;
+        (0..names).try_for_each(|_| lists.random().map(drop))?;
+    }
+    (0..lists.u64()?).map(|_| Some(hex((lists.random()?, lists.u64()?).0.0.iter()))).collect()
 }
 
 /// The nonce of a change, as segments write it.
 fn nonce(change: &[u8]) -> String {
-    change.iter().skip(NONCE).take(16).fold(String::new(), |mut hex, byte| {
+    hex(change.iter().skip(NONCE).take(16))
+}
+
+fn hex<'a>(bytes: impl Iterator<Item = &'a u8>) -> String {
+    bytes.fold(String::new(), |mut hex, byte| {
         let _ = write!(hex, "{byte:02x}");
         hex
     })
@@ -108,6 +152,7 @@ const TABLE: usize = 48;
 const AGES: usize = TABLE;
 const ENTRIES: usize = TABLE + 32;
 const ENTRY: usize = 24;
+const IDENTITY: u32 = 0;
 const TOMBSTONE_OF_VIEWS: u32 = 3;
 const TOMBSTONE_OF_AGE: u32 = 5;
 const MARKS: u64 = 3 << 62;

@@ -8,6 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::chance::Chance;
 use super::schedule::{self, Clock};
 use super::trace::Trace;
+use crate::changes::IdentityChange;
+use crate::storage::name::FileName;
+use crate::sys::bytes::Random;
 
 /// Listings are at most so many events late.
 pub(super) const STALE: usize = 6;
@@ -67,6 +70,13 @@ impl Folder {
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Of the module in place, if there is one.
+    pub(super) fn instance(&self) -> Option<Random> {
+        let zero = FileName::Change(0).to_string();
+        let bytes = self.state().files.get(&zero).map(|file| file.bytes.clone())?;
+        IdentityChange::decode(&bytes).ok().map(|zero| zero.instance)
     }
 
     /// What happens in the folder with this inode, in place or away.

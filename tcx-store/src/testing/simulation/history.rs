@@ -16,6 +16,8 @@ pub(super) enum Matcher {
     Row(&'static str, u32),
     /// Those that were computed before this time of the folder, in milliseconds, and those with them in a segment.
     OlderThan(u64),
+    /// These rows: their segments were removed.
+    Evicted(BTreeSet<usize>),
 }
 
 impl Matcher {
@@ -25,7 +27,7 @@ impl Matcher {
             Self::Keys(keys) | Self::Found(keys) => keys.contains(&key),
             Self::Prefix(prefix) => key.starts_with(prefix),
             Self::Row(own, of) => *own == key && *of == view,
-            Self::OlderThan(_) => false,
+            Self::OlderThan(_) | Self::Evicted(_) => false,
         }
     }
 }
@@ -41,7 +43,8 @@ pub(super) struct Row {
     pub(super) born: u64,
     /// The recompute session that computed it.
     pub(super) recompute: Option<usize>,
-    /// When the lookup that missed it ended.
+    /// When the lookup that missed it began, and when it ended.
+    pub(super) looked_from: u64,
     pub(super) looked: u64,
     /// The folder that was in place when it began.
     pub(super) looked_in: Place,
@@ -137,6 +140,9 @@ impl Invalidation {
             let is_here = row.place.is_some() && row.place == self.place;
             return row.looked < self.begun && row.born < limit && is_here;
         }
+        if let Matcher::Evicted(rows) = &self.matcher {
+            return rows.contains(&number) && row.place.is_some() && row.place == self.place;
+        }
         if let Matcher::Found(_) = self.matcher
             && (row.place.is_none()
                 || row.place != self.place
@@ -158,6 +164,9 @@ impl Invalidation {
     pub(super) fn may_kill(&self, number: usize, row: &Row) -> bool {
         if let Matcher::OlderThan(limit) = self.matcher {
             return row.born < limit || self.joined.contains(&number);
+        }
+        if let Matcher::Evicted(rows) = &self.matcher {
+            return rows.contains(&number);
         }
         !self.is_to_come && self.matcher.matches(row.key, row.view) && !self.spares.contains(&number)
     }

@@ -127,6 +127,9 @@ pub(super) fn insert(process: &Process, pending: usize, most: usize, handle: usi
     let mut positions = pending.lookup.distinct_missing_positions();
     positions.truncate(most);
     let view = pending.lookup.keys().view();
+    if let Err(error) = pending.session.store.are_hidden(&mut pending.lookup, &positions) {
+        return process.failed(&error);
+    }
     // A tombstone is written for all of them, if it is for one.
     let is_replaced =
         |&at: &usize| pending.lookup.is_replaced(at) || pending.replaced.contains(pending.keys[at]);

@@ -312,7 +312,7 @@ impl Draft for MemoryDraft {
             }
             Ok(absent)
         });
-        creation.tell(&storage.world, storage.process, name);
+        creation.tell(&storage.world, storage.process, name, created.is_ok());
         created
     }
 }

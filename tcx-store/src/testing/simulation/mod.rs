@@ -27,6 +27,8 @@ mod memory;
 pub mod objects;
 mod operation;
 mod oracle;
+#[cfg(test)]
+mod pairs;
 mod pieces;
 mod places;
 mod process;

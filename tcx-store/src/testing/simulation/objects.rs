@@ -153,7 +153,7 @@ impl Objects {
             self.add(&mut state, key, bytes);
             facts(&state, key).ok_or(Refusal::Absent)?
         };
-        creation.tell(&self.world, self.process, name(key));
+        creation.tell(&self.world, self.process, name(key), true);
         tell_segment(&self.world, name(key), bytes);
         answer(fault, created)
     }

@@ -1,6 +1,8 @@
 //! What a simulated process does. A new operation is a variant, its weight, and its arm in [`Operation::run`]; if it
 //! says something about rows, it tells the oracle.
 
+mod invalidations;
+
 use std::time::Duration;
 
 use super::chance::Chance;
@@ -9,10 +11,9 @@ use super::lookups::{insert, lookup, lookup_again};
 use super::process::{Process, Session};
 use super::renewals::{Judging, judge, reject};
 use super::schedule::{Clock, fresh, in_process};
-use crate::sys::clock;
 use crate::upkeep::compaction::Effort;
 use crate::upkeep::tasks::{merge_changes, merge_runs};
-use crate::{ErrorKind, Keys};
+use invalidations::{age, invalidate, invalidate_found};
 
 /// All keys of the simulation.
 pub(super) const KEYS: [&str; 6] = ["a1", "a2", "a3", "b1", "b2", "b3"];
@@ -359,60 +360,6 @@ fn trim(process: &Process, session: &Session, segment: usize, rows: usize) {
         Ok(is_done) => {
             process.world.note(|| format!("process {}: {name} trimmed: {is_done}", process.number));
         }
-        Err(error) => process.failed(&error),
-    }
-}
-
-fn invalidate(process: &Process, session: &Session, matcher: Matcher) {
-    let invalidation = process.world.oracle().invalidate(Some(session.number()), matcher.clone());
-    let store = &session.store;
-    let invalidated = match matcher {
-        Matcher::All => store.invalidate_all(),
-        Matcher::Prefix(prefix) => store.invalidate_prefix(prefix.as_bytes()),
-        Matcher::Keys(keys) => store.invalidate(&Keys::text(keys, 0).unwrap()),
-        Matcher::Row(..) => unreachable!("only what recomputes invalidates one view"),
-        Matcher::Found(_) | Matcher::OlderThan(_) => unreachable!("an operation of its own"),
-    };
-    match invalidated {
-        Ok(()) => process.world.oracle().invalidated(invalidation),
-        Err(error) => {
-            if error.kind() == ErrorKind::Io {
-                process.world.oracle().failed_to_invalidate(invalidation);
-            }
-            process.failed(&error);
-        }
-    }
-}
-
-/// Invalidates by age, as [`Store::invalidate_older_than`](crate::Store::invalidate_older_than) does once its writer has sealed what is
-/// buffered.
-fn age(process: &Process, session: &Session, limit: u64) {
-    if !seal(process, session) {
-        return;
-    }
-    let matcher = Matcher::OlderThan(limit);
-    let invalidation = process.world.oracle().invalidate(Some(session.number()), matcher);
-    let before = (process.unread_changes().1, process.faulty_listings().1);
-    let aged = session.store.invalidate_stored_before(clock::millis(Clock::wall(limit)));
-    process.see_misled(session);
-    let is_sure = before == (process.unread_changes().1, process.faulty_listings().1);
-    process.world.oracle().aged(invalidation, aged.is_ok() && is_sure, process.millis());
-    aged.unwrap_or_else(|error| process.failed(&error));
-}
-
-/// Invalidates by a predicate.
-fn invalidate_found(process: &Process, session: &Session, keys: &[&'static str]) {
-    let invalidation =
-        process.world.oracle().invalidate(Some(session.number()), Matcher::Found(keys.to_vec()));
-    let before = (process.unread_changes().1, process.faulty_listings().1);
-    let is_found = |key: &[u8]| keys.iter().any(|own| own.as_bytes() == key);
-    let invalidated = fresh(|| session.store.invalidate_where(is_found));
-    process.see_misled(session);
-    let is_sure = before == (process.unread_changes().1, process.faulty_listings().1);
-    match invalidated {
-        Ok(()) if is_sure => process.world.oracle().invalidated(invalidation),
-        Ok(()) => process.world.oracle().doubted(invalidation),
-        // What was found may be dead all the same, or be invalidated later.
         Err(error) => process.failed(&error),
     }
 }

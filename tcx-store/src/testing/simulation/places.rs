@@ -65,6 +65,14 @@ impl Places {
         self.enter(Known::default(), now);
     }
 
+    /// The module is made in an empty folder that is not the first: who has known an earlier one knows nothing of this one, though it may
+    /// have looked into the empty folder.
+    pub(super) fn make(&mut self, now: u64) {
+        if self.current > 0 {
+            self.enter(Known::default(), now);
+        }
+    }
+
     /// The folder that is away comes back.
     pub(super) fn come_back(&mut self, now: u64) {
         if let Some(away) = self.away.take() {

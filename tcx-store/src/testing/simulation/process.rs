@@ -14,6 +14,7 @@ use super::schedule::{Started, in_process};
 use super::site::Site;
 use super::stamps::Stamps;
 use super::strays::Strays;
+use crate::sys::bytes::Random;
 use crate::write::seal_queue::SealQueue;
 use crate::{ColumnType, DType, Identity, KeyType, Lookup, Losses, Options, RecomputeSession};
 use crate::{Spec, StampType, Store};
@@ -41,6 +42,8 @@ pub(super) struct Kept {
     pub(super) machine: usize,
     pub(super) session: usize,
     pub(super) rows: Vec<usize>,
+    /// Of the module that was in place then.
+    pub(super) instance: Option<Random>,
 }
 
 impl World {
@@ -237,7 +240,9 @@ impl Process {
     /// The rows are durable where the process is: on its machine, if the folder is elsewhere.
     pub(super) fn keeps(&self, session: &Session, rows: &[usize]) {
         if let Some(machine) = self.site.machine() {
-            self.world.kept().push(Kept { machine, session: session.number(), rows: rows.to_vec() });
+            let instance = self.world.folder.instance();
+            let (session, rows) = (session.number(), rows.to_vec());
+            self.world.kept().push(Kept { machine, session, rows, instance });
         }
     }
 
@@ -261,7 +266,14 @@ impl Process {
 
     /// Opens the store; `true` if it was.
     pub(super) fn open(&self, fresh: bool) -> bool {
-        let identity = self.memory().identity;
+        let (identity, before) = {
+            let memory = self.memory();
+            (memory.identity, memory.session.clone())
+        };
+        // What was not seen so far is of that one.
+        if let Some(session) = before {
+            self.see_misled(&session);
+        }
         let since = self.world.oracle().now();
         let open = || Store::without_writer(self.site.open(), spec(identity, self.has_stamps), &self.options);
         let opened = if fresh { super::schedule::fresh(open) } else { open() };
@@ -270,14 +282,16 @@ impl Process {
                 let number = self.world.oracle().opened(self.number, identity, fresh.then_some(since));
                 let seal_queue = Mutex::new(SealQueue::new(store.core.clone()));
                 let recomputes = std::array::from_fn(|_| RecomputeSession::new());
-                self.memory().session = Some(Arc::new(Session {
+                let session = Arc::new(Session {
                     store,
                     seal_queue,
                     forks: self.forks(),
                     number: number.into(),
                     recomputes,
                     losses: std::array::from_fn(|_| Arc::default()),
-                }));
+                });
+                self.see_misled(&session);
+                self.memory().session = Some(session);
                 true
             }
             Err(error) => {

@@ -1,5 +1,7 @@
 //! Processes on one folder, and their threads.
 
+mod users;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,21 +10,13 @@ use super::chance::Chance;
 use super::folder::Folder;
 use super::history::Matcher;
 use super::operation::{KEYS, Operation, VIEWS};
-use super::places::Places;
 use super::process::{Habits, Kept, Process, World};
 use super::renewals::Judging;
 use super::schedule::{Clock, Fault, Started, Tasks, Until, in_process};
 use super::site::{Fleet, Site};
 use super::trace::Trace;
 use super::weather::Weather;
-use crate::sys::checksum::checksum;
 use crate::upkeep::compaction::Effort;
-
-/// A change as a version to come may write it: it counts as a tombstone for everything before it.
-fn of_a_version_to_come() -> Vec<u8> {
-    let start = b"TCXCHG99 as it is.";
-    [start.as_slice(), &checksum(start).to_le_bytes()].concat()
-}
 
 /// So often a machine tries to send what waits: some requests are denied.
 const SETTLED_AT_MOST: usize = 8;
@@ -305,64 +299,14 @@ impl Simulation {
         let is_settled = self.processes[process].has_sealed();
         if is_settled {
             let kept: Vec<_> = self.world.kept().extract_if(.., |kept| kept.machine == machine).collect();
-            for Kept { session, rows, .. } in kept {
+            // What was to be sent to a module that was removed is let go of, and so is what was sealed since.
+            let there = self.world.folder.instance();
+            for Kept { session, rows, .. } in
+                kept.into_iter().filter(|kept| kept.instance.is_some() && kept.instance == there)
+            {
                 self.world.oracle().arrived(&rows, session);
             }
         }
-    }
-
-    /// A user removes the folder under living processes.
-    pub(super) fn remove_folder(&self) {
-        self.world.note(|| "the folder is removed".to_owned());
-        self.world.folder.remove_all();
-        self.world.oracle().switch(|places, now| places.leave(now, false));
-    }
-
-    /// The folder goes away under living processes, and may come back: that of a mount that is lost for a while.
-    pub(super) fn take_folder_away(&self) {
-        if self.world.folder.take_away() {
-            self.world.note(|| "the folder goes away".to_owned());
-            self.world.oracle().switch(|places, now| places.leave(now, true));
-        }
-    }
-
-    /// It comes back, in the place of what was made there.
-    pub(super) fn bring_folder_back(&self) {
-        if self.world.folder.bring_back() {
-            self.world.note(|| "the folder comes back".to_owned());
-            self.world.oracle().switch(Places::come_back);
-        }
-    }
-
-    /// A user copies the folder.
-    pub(super) fn back_up_folder(&self) {
-        if self.world.folder.back_up() {
-            self.world.note(|| "the folder is copied".to_owned());
-            let mut oracle = self.world.oracle();
-            let now = oracle.now();
-            oracle.backed_up(now);
-        }
-    }
-
-    /// A user puts the copy in the place of the folder, under living processes.
-    pub(super) fn restore_folder(&self) {
-        if self.world.folder.restore() {
-            self.world.note(|| "the copy of the folder comes in its place".to_owned());
-            self.world.oracle().switch(Places::restore);
-        }
-    }
-
-    /// A program of a version to come invalidates everything.
-    pub(super) fn invalidate_all(&self) {
-        let changes = self.world.folder.names("change-");
-        let name = |number: usize| format!("change-{number:020}");
-        let free = (0..=changes.len()).find(|number| !changes.contains(&name(*number)));
-        let Some(number @ 1..) = free else { return };
-        self.world.note(|| format!("change {number} of a version to come"));
-        let mut oracle = self.world.oracle();
-        let invalidation = oracle.invalidate(None, Matcher::All);
-        self.world.folder.put(&name(number), &of_a_version_to_come());
-        oracle.invalidated(invalidation);
     }
 
     /// What a process that opens the folder now finds: everything that was acknowledged, and nothing dead. Once

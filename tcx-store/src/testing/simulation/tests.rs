@@ -11,13 +11,14 @@ const FAILED_TO_READ: [u64; 10] =
     [3200, 3745, 10_259, 108_352, 1_000_199, 1_009_082, 2_042_805, 2_057_973, 9_002_958, 9_004_082];
 
 /// Seeds that have failed once where segments could not be read.
-const FAILED_TO_READ_SEGMENTS: [u64; 4] = [79, 2823, 300_060_651, 500_013_303];
+const FAILED_TO_READ_SEGMENTS: [u64; 5] = [79, 2823, 300_060_651, 500_013_303, 851_005_173];
 
 /// Seeds that have failed once where processes invalidate by age.
-const FAILED_BY_AGE: [u64; 3] = [3746, 3798, 300_091_273];
+const FAILED_BY_AGE: [u64; 5] = [3746, 3798, 300_091_273, 820_002_277, 880_021_131];
 
 /// Seeds that have failed once where processes reject rows and put values.
-const FAILED_RENEWING: [u64; 10] = [428, 856, 1082, 2214, 3179, 16_721, 17_431, 28_880, 31_558, 400_094_518];
+const FAILED_RENEWING: [u64; 12] =
+    [428, 856, 1082, 2214, 3179, 16_721, 17_431, 28_880, 31_558, 400_094_518, 810_002_690, 830_003_674];
 
 const STEPS: usize = 300;
 

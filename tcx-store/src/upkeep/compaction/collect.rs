@@ -5,14 +5,15 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::changes::Tombstones;
+use crate::changes::{Doomed, Tombstones};
 use crate::engine::Core;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, is_full};
 use crate::live::damage::DamagedFiles;
 use crate::live::listing::Listing;
 use crate::segment::Segment;
 use crate::storage::Held;
 use crate::storage::name::{FileName, SegmentName};
+use crate::sys::bytes::Random;
 
 /// How old files have to be, by the clock of their file system. It decides nothing but when they are removed.
 #[derive(Clone, Copy, Debug)]
@@ -106,8 +107,9 @@ impl Plan {
         let Self { folder, usable, replacing, void, tombstones } = self;
         let mut collection = Collection::new(core, folder, grace, listing.segments.clone());
         collection.remove_replaced(replacing).map_err(|e| failed(core, e))?;
-        // A machine that has them removes the others.
-        let counted = usable.iter().filter(|segment| grace.reads_far || !segment.is_far());
+        let is_killed = |segment: &Segment| tombstones.kill_segment(segment.dated());
+        // A machine that has them removes the others, unless they are dead as a whole.
+        let counted = usable.iter().filter(|own| grace.reads_far || !own.is_far() || is_killed(own));
         for segment in counted.filter(|segment| segment.dead_rows(&tombstones) == segment.rows()) {
             collection.remove_dead(segment);
         }
@@ -115,7 +117,8 @@ impl Plan {
             collection.remove_dead(segment);
         }
         let oldest_kept = core.retention.oldest_kept();
-        let expired: Vec<_> = usable.into_iter().filter(|segment| segment.born() < oldest_kept).collect();
+        let has_expired = |own: &Arc<Segment>| own.born() < oldest_kept && !is_killed(own);
+        let expired: Vec<_> = usable.into_iter().filter(has_expired).collect();
         collection.remove_rows(&expired)?;
         collection.remove_orphans(listing);
         collection.finish()
@@ -160,7 +163,7 @@ impl<'a> Collection<'a> {
         is_older
     }
 
-    fn remove(&mut self, name: FileName) -> bool {
+    pub(super) fn remove(&mut self, name: FileName) -> bool {
         match self.folder.remove(&name.to_string()) {
             Ok(()) => {
                 self.collected.removed += 1;
@@ -224,6 +227,7 @@ impl<'a> Collection<'a> {
             is_intact = segment.is_intact();
         }
         match is_intact {
+            Some(true) if !self.announce_cut(segment)? => self.collected.is_unfinished = true,
             Some(true) => segment.inputs().iter().for_each(|input| self.remove_segment(*input)),
             Some(false) => {
                 let segments = vec![segment.clone()];
@@ -232,6 +236,22 @@ impl<'a> Collection<'a> {
             None => self.collected.is_unfinished = true,
         }
         Ok(())
+    }
+
+    /// Says that the inputs of a segment are dead if it was trimmed: a copy of the folder may have them, and not this segment. `false` if they
+    /// have to stay: the disk is full, or another process has created a change first, which may concern them.
+    fn announce_cut(&self, segment: &Segment) -> io::Result<bool> {
+        let mut live = self.core.live();
+        let tombstones = live.changes.tombstones();
+        let is_cut = |name: Random| tombstones.remove(name, None) && !tombstones.name_segment(name);
+        let cut = segment.inputs().iter().filter(|input| is_cut(input.random)).copied().collect();
+        let dead: Vec<Random> = live.lineage(&cut).into_iter().collect();
+        if dead.is_empty() {
+            return Ok(true);
+        }
+        let created = live.changes.kill_segments(&*self.core.storage, &Doomed::Segments(dead));
+        self.core.install(&mut live);
+        created.or_else(|error| if is_full(&error) { Ok(false) } else { Err(error) })
     }
 
     /// Lets readers of this process see what is left.

@@ -1,12 +1,13 @@
 //! Removing rows that nothing has invalidated: those that expire, and those that have to make room.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashSet};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::collect::{Collection, Grace};
-use crate::changes::Doomed;
+use crate::changes::{Doomed, bytes_of_eviction};
 use crate::engine::Core;
 use crate::error::{Error, Result};
 use crate::live::folder::Kept;
@@ -20,15 +21,37 @@ use crate::upkeep::eviction::EvictionOrder;
 const GRACE: Grace =
     Grace { replaced: Duration::ZERO, temporary: Duration::MAX, verified_bytes: 0, reads_far: false };
 
-/// About as many bytes as a change has that names no segment.
-const CHANGE: usize = 200;
+/// How much is to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Excess {
+    /// Segments with this number of bytes, and no other: a user has confirmed them.
+    Segments(u64),
+    /// This number of bytes, beside what the changes take that say what goes.
+    Folder(u64),
+}
 
-/// Removes segments in this order until `excess` bytes are free.
+impl Excess {
+    fn bytes(self) -> u64 {
+        match self {
+            Self::Segments(bytes) | Self::Folder(bytes) => bytes,
+        }
+    }
+
+    /// How many bytes have to be freed by segments that have this number of names, with those of all that they were joined from.
+    fn with_names(self, names: usize) -> u64 {
+        match self {
+            Self::Segments(bytes) => bytes,
+            Self::Folder(bytes) => bytes.saturating_add(bytes_of_eviction(names)),
+        }
+    }
+}
+
+/// Removes segments in this order until so much is free.
 ///
 /// # Errors
 ///
 /// Returns an error if the folder cannot be listed, is not the one that was opened, or cannot be written.
-pub(crate) fn evict(core: &Core, excess: u64, order: EvictionOrder) -> Result<()> {
+pub(crate) fn evict(core: &Core, excess: Excess, order: EvictionOrder) -> Result<()> {
     let failed = |e: io::Error| Error::io("cannot list", core.storage.path(), e);
     let (folder, usable, served) = {
         let mut live = core.live();
@@ -42,12 +65,13 @@ pub(crate) fn evict(core: &Core, excess: u64, order: EvictionOrder) -> Result<()
         if live.changes.unread_after(0).is_some() {
             return Ok(());
         }
-        (folder, live.decided(), live.served())
+        // What is dead frees no room that collection does not free.
+        let mut usable = live.decided();
+        usable.retain(|segment| !live.is_killed(segment));
+        (folder, usable, live.served())
     };
-    // The two changes that say so take room, too.
-    let excess = excess.saturating_add(2 * (CHANGE + size_of::<Random>() * usable.len()) as u64);
     // Without the lock: a policy may take its time, and lookups do not wait for it.
-    let usable = order.of_segments(core, usable, &served, excess);
+    let usable = order.of_segments(core, usable, &served, excess.bytes());
     let left = Listing::read(&*core.storage).map_err(failed)?.segments;
     let mut collection = Collection::new(core, folder, GRACE, left);
     let chosen = collection.first_that_free(excess, usable);
@@ -61,42 +85,43 @@ pub(crate) struct Removal {
     pub(crate) until: u64,
     /// The segments that go.
     pub(crate) goes: HashSet<SegmentName>,
+    /// The random bits of their names, and of those of all that they were joined from: copies of the folder may have these.
+    pub(crate) lineage: HashSet<Random>,
     /// A segment that stays until another one, with fewer rows, has its name.
     pub(crate) rewritten: Option<(SegmentName, SegmentName)>,
-    /// The joined segments that were there before any of this was removed, if some is removed already: others may have rows of it.
-    pub(crate) known: Option<Kept>,
 }
 
 /// Says that rows are about to go.
 ///
 /// Another process may have joined these at any time before, and give the result its name at any time to come. By then, others may have put
 /// values in the place of the rows, or invalidated what they have found, and not them. So a first change names what goes, and no process that
-/// knows of it joins that; then the folder is listed, and a second change kills what was joined before and is not there. Each follows the changes
+/// knows of it joins that; then the folder is listed, and a second change kills what goes, and what was joined before and is not there. Each follows the changes
 /// that were known when the folder was listed: after those of another eviction, it is listed again.
 ///
 /// # Errors
 ///
 /// Returns an error if the folder cannot be listed or written, or is not the one that was opened.
 pub(crate) fn announce_removal(core: &Core, removal: &Removal) -> Result<()> {
-    let Removal { until, ref goes, rewritten, ref known } = *removal;
+    let Removal { until, ref goes, ref lineage, rewritten } = *removal;
     let failed = |e: io::Error| Error::io("cannot write a change in", core.storage.path(), e);
     let mut live = core.live();
     let mut first = None;
     loop {
         live.changes.write_pending(&*core.storage).map_err(failed)?;
         live.refresh()?;
-        let mut leaving = live.leaving();
-        leaving.extend(goes.iter().chain(rewritten.iter().map(|(own, _)| own)).map(|name| name.random));
-        let mut kept = Kept::default();
-        if first.is_some() {
+        live.check_complete()?;
+        let mut leaving = live.changes.tombstones().leaving();
+        leaving.extend(rewritten.map(|(own, _)| own.random));
+        let (mut kept, mut dead) = (Kept::default(), Vec::new());
+        if first.is_none() {
+            leaving.extend(goes.iter().map(|name| name.random));
+        } else {
             kept = live.kept(until, goes);
-            if let Some(known) = known {
-                kept.retain(known);
-            }
             kept.sure.extend(rewritten.map(|(_, next)| next.random));
+            dead.extend(lineage);
         }
         let (Kept { sure, unread }, leaving) = (kept, leaving.into_iter().collect());
-        let doomed = Doomed::Evicted { before: first, until, kept: sure, unread, leaving };
+        let doomed = Doomed::Evicted { before: first, until, kept: sure, unread, leaving, dead };
         let created = live.changes.kill_segments(&*core.storage, &doomed);
         core.install(&mut live);
         match (created.map_err(failed)?, first) {
@@ -108,11 +133,12 @@ pub(crate) fn announce_removal(core: &Core, removal: &Removal) -> Result<()> {
 }
 
 impl Collection<'_> {
-    /// The first of these that free `excess` bytes together with what they stand for.
-    fn first_that_free(&self, excess: u64, segments: Vec<Arc<Segment>>) -> Vec<Arc<Segment>> {
-        let (mut freed, mut counted) = (0, HashSet::new());
+    /// The first of these that free so much together with what they stand for.
+    fn first_that_free(&self, excess: Excess, segments: Vec<Arc<Segment>>) -> Vec<Arc<Segment>> {
+        let (mut freed, mut names, mut counted) = (0, 0, HashSet::new());
         let mut is_needed = |segment: &Arc<Segment>| {
-            let is_needed = freed < excess;
+            let is_needed = freed < excess.with_names(names);
+            names += segment.lineage().count();
             let new: Vec<_> =
                 self.with_inputs(segment).into_iter().filter(|name| counted.insert(*name)).collect();
             let live = self.core.live();
@@ -131,34 +157,44 @@ impl Collection<'_> {
     pub(super) fn remove_rows(&mut self, segments: &[Arc<Segment>]) -> Result<()> {
         let Some(until) = segments.iter().map(|segment| segment.youngest()).max() else { return Ok(()) };
         let groups: Vec<_> = segments.iter().map(|segment| self.with_inputs(segment)).collect();
-        let goes = groups.iter().flatten().copied().collect();
-        let mut groups = groups.into_iter();
-        let mut removal = Removal { until, goes, rewritten: None, known: None };
-        match announce_removal(self.core, &removal) {
-            Err(error) if error.is_full() => {
-                // There is no room for a change, which has a hundred bytes. Who wants room made gets it. What was joined from these rows
-                // and gets its name from here on is not stopped, but dies by the changes.
-                removal.known = Some(self.joined_by_now(&removal)?);
-                groups.next().into_iter().flatten().for_each(|name| self.remove_segment(name));
-                announce_removal(self.core, &removal)?;
-            }
-            announced => announced?,
+        let goes: HashSet<_> = groups.iter().flatten().copied().collect();
+        if goes.is_empty() {
+            return Ok(());
         }
-        groups.flatten().for_each(|name| self.remove_segment(name));
+        let lineage = self.core.live().lineage(&goes);
+        self.announce(&Removal { until, goes, lineage, rewritten: None })?;
+        groups.into_iter().flatten().for_each(|name| self.remove_segment(name));
         Ok(())
     }
 
-    /// The joined segments that stay, as the folder is now.
+    /// Says that rows are about to go. If there is no room for the changes, index runs make room, the smallest first: they can be built again. No row
+    /// goes before the changes say so.
     ///
     /// # Errors
     ///
-    /// Returns an error if the folder cannot be listed, or is not the one that was opened.
-    fn joined_by_now(&self, removal: &Removal) -> Result<Kept> {
-        let mut live = self.core.live();
-        live.refresh()?;
-        let kept = live.kept(removal.until, &removal.goes);
-        self.core.install(&mut live);
-        Ok(kept)
+    /// As [`announce_removal`].
+    fn announce(&mut self, removal: &Removal) -> Result<()> {
+        let mut runs = None;
+        loop {
+            match announce_removal(self.core, removal) {
+                Err(error) if error.is_full() => {
+                    let left = runs.get_or_insert_with(|| self.runs_by_size());
+                    let Some(run) = left.pop() else { return Err(error) };
+                    self.remove(FileName::Run(run));
+                }
+                announced => return announced,
+            }
+        }
+    }
+
+    /// The index runs in the folder, the largest first.
+    fn runs_by_size(&self) -> Vec<Random> {
+        let runs = Listing::read(&*self.core.storage).map(|listing| listing.runs).unwrap_or_default();
+        let bytes =
+            |run: &Random| self.folder.info(&FileName::Run(*run).to_string()).map_or(0, |own| own.bytes);
+        let mut runs: Vec<Random> = runs.into_iter().collect();
+        runs.sort_by_key(|run| (Reverse(bytes(run)), *run));
+        runs
     }
 
     /// A segment that is in the folder, and those files in it that the segment stands for, each before those that stand for it.

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 pub(crate) use choose::Effort;
 pub(crate) use collect::{Collected, Grace, collect};
-pub(crate) use evict::{Removal, announce_removal, evict};
+pub(crate) use evict::{Excess, Removal, announce_removal, evict};
 
 use crate::changes::instance::KnownIdentity;
 use crate::changes::{Tombstones, now_millis};
@@ -131,7 +131,7 @@ fn join(core: &Core, compaction: &Compaction) -> io::Result<bool> {
     let pieces: Vec<_> = pieces
         .map(|(input, rows)| Piece { source: PieceSource::Segment(input), rows: PieceRows::Selected(rows) })
         .collect();
-    let header = core.joined_header(identity, *base, inputs);
+    let header = core.joined_header(identity, *base, inputs, hashes.hashes.len());
     let written = write_segment(&*core.storage, &header, &pieces)?;
     let name = written.name;
     if core.gives_up() || !publish_replacing(core, written, hashes, identity.instance, inputs)? {

@@ -37,9 +37,10 @@ impl Glance {
         self.stamps.is_none() || self.stamp(row.key) == row.stamp
     }
 
-    /// Whether a row of the same process is found instead of an older one: it is sealed with it or still in the write buffer.
+    /// Whether a row of the same process is found instead of an older one: it is sealed with it or still in the write buffer, which it
+    /// may leave as soon as its seal has begun.
     fn finds_instead(&self, newer: &Row, older: &Row) -> bool {
-        let is_here = self.session == newer.session && newer.acknowledged.is_none();
+        let is_here = self.session == newer.session && newer.sealing.is_none();
         older.session == newer.session
             && newer.is_newer_than(older) == Some(true)
             && (older.generation == newer.generation || is_here)

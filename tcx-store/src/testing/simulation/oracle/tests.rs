@@ -118,3 +118,25 @@ fn a_row_that_is_computed_where_a_replacement_is_not_found_does_not_displace_it(
         assert!(is_astray || oracle.violation().is_some_and(|what| what.contains("which has displaced")));
     }
 }
+
+/// A lookup of process 1 finds row 0, whose segments a change of process 0 has named as dead.
+fn find_evicted(is_durable: bool) -> Oracle {
+    let mut oracle = Oracle::default();
+    let session = oracle.opened(0, 0, None);
+    compute(&mut oracle, session, None);
+    let rows = oracle.seal_begins(session);
+    oracle.acknowledged(&rows, session);
+    oracle.evicted(0, &[0], is_durable);
+    let now = oracle.now();
+    let other = oracle.opened(1, 0, Some(now));
+    let mut glance = oracle.lookup_begins(other, None, 0);
+    oracle.looked_up(&mut glance, "a1", 0, Some(0));
+    oracle
+}
+
+#[test]
+fn a_row_whose_segments_were_evicted_is_not_found_any_more() {
+    let oracle = find_evicted(true);
+    assert!(oracle.violation().is_some_and(|what| what.contains("row 0 that is dead")), "{oracle:?}");
+    assert_eq!(find_evicted(false).violation(), None, "the change may be gone after a loss of power");
+}

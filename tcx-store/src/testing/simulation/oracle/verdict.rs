@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Glance, Oracle, Session};
-use crate::testing::simulation::history::{Invalidation, Outcome, Row};
+use crate::testing::simulation::history::{Invalidation, Matcher, Outcome, Row};
 
 impl Oracle {
     /// Why this row must not have been served.
@@ -77,23 +77,34 @@ impl Oracle {
         recompute.is_none() || row.recompute == recompute || is_plain && self.rows.iter().any(after)
     }
 
-    /// The row that must have been found instead of this one: of those that a session seals together, the newest lives.
+    /// The row that must have been found instead of this one, or none: of those that a session seals together, the newest lives, and none
+    /// comes back if that dies by its age.
     fn newer(&self, glance: &Glance, number: usize, row: &Row) -> Option<&Row> {
         let newer = |(other, own): &(usize, &Row)| {
-            (own.key, own.view, own.session, own.generation)
-                == (row.key, row.view, row.session, row.generation)
+            (own.key, own.view, own.session) == (row.key, row.view, row.session)
                 && own.is_newer_than(row) == Some(true)
                 && own.accepted.is_some_and(|at| at < glance.begun)
                 && self.is_own(glance.recompute, own)
                 // What was looked up in another folder may know less of the changes of this one than it seems.
                 && own.looked_in == row.looked_in
-                && !self.may_be_dead(*other, own)
+                && (own.generation == row.generation && !self.may_be_dead(*other, own)
+                    || self.has_made_way(row, *other, own))
         };
         let is_seen = glance.session == row.session || row.acknowledged.is_some();
         // A row that was not accepted is found in the lookup that computed it, and nowhere else.
         let is_certain = row.accepted.is_some() && row.looked_in == self.places.current();
         let mut rows = self.rows.iter().enumerate().filter(|(other, _)| *other != number);
         rows.find(|row| is_seen && is_certain && newer(row)).map(|(_, row)| row)
+    }
+
+    /// Whether the row was looked up before that one was accepted, which nothing but its age may have killed, and was not sealed before it.
+    fn has_made_way(&self, row: &Row, number: usize, newer: &Row) -> bool {
+        let last = usize::MAX;
+        let mut killers = self.may_be_killed_by(number, newer).peekable();
+        killers.peek().is_some()
+            && killers.all(|killer| matches!(killer.matcher, Matcher::OlderThan(_)))
+            && newer.accepted.is_some_and(|at| row.looked < at)
+            && newer.generation.unwrap_or(last) <= row.generation.unwrap_or(last)
     }
 
     /// The replacement that must have been found instead of this row, which takes the place of none itself. If the row was looked up
@@ -158,9 +169,25 @@ impl Oracle {
                 && is_wanted(row)
                 && (glance.recompute.is_none() || row.recompute == glance.recompute)
                 && !self.is_superseded(row)
+                && !self.may_have_made_way(row)
                 && (own && is_kept || visible && !places.switched_since(glance.fresh_since))
                 && !self.may_be_gone(glance, *number, is_wanted, &mut BTreeSet::new())
                 && !may_miss(row)
+        })
+    }
+
+    /// Whether the row may have been looked up before another one of the process was accepted that may have died by its age. If that one is the newer,
+    /// the row does not come back.
+    fn may_have_made_way(&self, row: &Row) -> bool {
+        let by_age = |number, own| {
+            self.may_be_killed_by(number, own).any(|killer| matches!(killer.matcher, Matcher::OlderThan(_)))
+        };
+        let mut rows = self.rows.iter().enumerate();
+        rows.any(|(number, own)| {
+            (own.key, own.view, own.session) == (row.key, row.view, row.session)
+                && own.is_newer_than(row) != Some(false)
+                && own.accepted.is_some_and(|at| row.looked_from < at)
+                && by_age(number, own)
         })
     }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::iter::Fuse;
 use std::path::PathBuf;
 
 use crate::{Error, Result};
@@ -35,7 +36,8 @@ enum Kind<'a, I> {
 /// Ids that are read one after the other, from the beginning if need be.
 struct Repeated<'a, I> {
     begin: Box<dyn FnMut() -> Result<Ids<'a, I>> + 'a>,
-    ids: Option<Ids<'a, I>>,
+    /// One that has ended stays so, whatever the caller's iterator does.
+    ids: Option<Fuse<Ids<'a, I>>>,
     /// The position of the next id.
     at: u64,
     len: Option<u64>,
@@ -47,7 +49,7 @@ impl<I> Repeated<'_, I> {
     fn read(&mut self, start: u64, count: u64) -> Result<()> {
         self.read.clear();
         if self.ids.is_none() || start < self.at {
-            (self.ids, self.at) = (Some((self.begin)()?), 0);
+            (self.ids, self.at) = (Some((self.begin)()?.fuse()), 0);
         }
         let Some(ids) = &mut self.ids else { return Ok(()) };
         while self.at < start.saturating_add(count) {
@@ -166,5 +168,25 @@ impl<'a, I, const N: usize> From<&'a [I; N]> for Sequence<'a, I> {
 impl<I> fmt::Debug for Sequence<'_, I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sequence").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_iterator_that_goes_on_after_its_end_has_no_more_ids() {
+        let begin = || {
+            let mut calls = 0;
+            std::iter::from_fn(move || {
+                calls += 1;
+                (calls != 4).then_some(calls)
+            })
+        };
+        let mut ids = Sequence::repeated(begin);
+        assert_eq!(ids.read(0, 10).unwrap(), [1, 2, 3]);
+        assert_eq!(ids.read(3, 10).unwrap(), [] as [i32; 0]);
+        assert_eq!(ids.len(), Some(3));
     }
 }

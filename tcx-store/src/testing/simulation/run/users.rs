@@ -1,0 +1,68 @@
+//! What users and other programs do to the folder.
+
+use super::Simulation;
+use crate::sys::checksum::checksum;
+use crate::testing::simulation::history::Matcher;
+use crate::testing::simulation::places::Places;
+
+/// A change as a version to come may write it: it counts as a tombstone for everything before it.
+fn of_a_version_to_come() -> Vec<u8> {
+    let start = b"TCXCHG99 as it is.";
+    [start.as_slice(), &checksum(start).to_le_bytes()].concat()
+}
+
+impl Simulation {
+    /// A user removes the folder under living processes.
+    pub(in super::super) fn remove_folder(&self) {
+        self.world.note(|| "the folder is removed".to_owned());
+        self.world.folder.remove_all();
+        self.world.oracle().switch(|places, now| places.leave(now, false));
+    }
+
+    /// The folder goes away under living processes, and may come back: that of a mount that is lost for a while.
+    pub(in super::super) fn take_folder_away(&self) {
+        if self.world.folder.take_away() {
+            self.world.note(|| "the folder goes away".to_owned());
+            self.world.oracle().switch(|places, now| places.leave(now, true));
+        }
+    }
+
+    /// It comes back, in the place of what was made there.
+    pub(in super::super) fn bring_folder_back(&self) {
+        if self.world.folder.bring_back() {
+            self.world.note(|| "the folder comes back".to_owned());
+            self.world.oracle().switch(Places::come_back);
+        }
+    }
+
+    /// A user copies the folder.
+    pub(in super::super) fn back_up_folder(&self) {
+        if self.world.folder.back_up() {
+            self.world.note(|| "the folder is copied".to_owned());
+            let mut oracle = self.world.oracle();
+            let now = oracle.now();
+            oracle.backed_up(now);
+        }
+    }
+
+    /// A user puts the copy in the place of the folder, under living processes.
+    pub(in super::super) fn restore_folder(&self) {
+        if self.world.folder.restore() {
+            self.world.note(|| "the copy of the folder comes in its place".to_owned());
+            self.world.oracle().switch(Places::restore);
+        }
+    }
+
+    /// A program of a version to come invalidates everything.
+    pub(in super::super) fn invalidate_all(&self) {
+        let changes = self.world.folder.names("change-");
+        let name = |number: usize| format!("change-{number:020}");
+        let free = (0..=changes.len()).find(|number| !changes.contains(&name(*number)));
+        let Some(number @ 1..) = free else { return };
+        self.world.note(|| format!("change {number} of a version to come"));
+        let mut oracle = self.world.oracle();
+        let invalidation = oracle.invalidate(None, Matcher::All);
+        self.world.folder.put(&name(number), &of_a_version_to_come());
+        oracle.invalidated(invalidation);
+    }
+}
