@@ -100,7 +100,9 @@ def test_others_take_over_from_a_worker_that_is_killed_and_compute_at_most_its_p
 
 
 WAITING = """
-import sys, torch, tcx_cache as tcx
+import signal, sys, torch, tcx_cache as tcx
+# A shell's background jobs ignore it, and so do their children.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path.insert(0, sys.argv[1])
 from test_cluster import opened, inputs, note
 def load(missing):
