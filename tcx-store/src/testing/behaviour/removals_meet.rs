@@ -31,6 +31,12 @@ pub(super) fn seal(store: &Store, dir: &Path, keys: &[&'static str]) -> String {
 
 /// Joins all that can be joined; `meanwhile` is done after the last look at the inputs, before the joined segment gets its name.
 pub(super) fn join_while(dir: &Path, meanwhile: impl Fn(&Path) + Send + Sync + 'static) {
+    // The process dies.
+    std::mem::forget(joining_while(dir, meanwhile));
+}
+
+/// The same, by a process that goes on: its store.
+pub(super) fn joining_while(dir: &Path, meanwhile: impl Fn(&Path) + Send + Sync + 'static) -> Store {
     let waits = Arc::new(AtomicBool::new(false));
     let (waiting, path) = (waits.clone(), dir.to_owned());
     let steps = Faulty::with(move |_, step, file: &Path| {
@@ -43,9 +49,10 @@ pub(super) fn join_while(dir: &Path, meanwhile: impl Fn(&Path) + Send + Sync + '
     let joining = with_operations(dir, steps);
     joining.refresh().unwrap();
     waits.store(true, SeqCst);
+    // Whether that succeeds is not the question.
     let _ = compact(&joining.core, Effort::Thorough, &mut BTreeSet::new());
     assert!(!waits.load(SeqCst), "nothing was joined");
-    std::mem::forget(joining);
+    joining
 }
 
 pub(super) fn evict_youngest(dir: &Path) {

@@ -1,17 +1,14 @@
 //! A folder is repaired while a process joins segments: rows that are lost by the repair do not come back over what has been put since.
 
-use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
+use super::removals_meet::joining_while;
 use crate::changes::Doomed;
 use crate::testing::{
-    Faulty, change, compute, damage_and_repair, kill_z, names, process, put, reader, replace, seal_all,
-    values, with_operations,
+    change, compute, damage_and_repair, kill_z, names, process, put, reader, replace, seal_all, values,
 };
-use crate::upkeep::compaction::{Effort, compact};
+use crate::upkeep::compaction::Effort;
 use crate::upkeep::tasks::merge_changes;
 use crate::{RecomputeSession, Store};
 
@@ -32,21 +29,7 @@ fn seal_each(dir: &Path) -> Vec<String> {
 /// Joins everything. `meanwhile` is done after the last look at the inputs, when the joined segment is about to get its name. Returns what
 /// each process finds afterwards.
 fn found_after(dir: &Path, meanwhile: impl Fn(&Path) + Send + Sync + 'static) -> [Vec<i64>; 3] {
-    let waits = Arc::new(AtomicBool::new(false));
-    let (waiting, path) = (waits.clone(), dir.to_owned());
-    let steps = Faulty::with(move |_, step, file: &Path| {
-        let is_segment = file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("seg-"));
-        if step == "rename" && is_segment && waiting.swap(false, SeqCst) {
-            meanwhile(&path);
-        }
-        None
-    });
-    let joining = with_operations(dir, steps);
-    joining.refresh().unwrap();
-    waits.store(true, SeqCst);
-    // Whether that succeeds is not the question.
-    let _ = compact(&joining.core, Effort::Thorough, &mut BTreeSet::new());
-    assert!(!waits.load(SeqCst), "nothing was joined");
+    let joining = joining_while(dir, meanwhile);
     [joining, process(dir), reader(dir)].map(|store| values(&store, &KEYS))
 }
 
