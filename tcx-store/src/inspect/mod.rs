@@ -199,7 +199,7 @@ impl Inspection {
     }
 
     /// Looks at a folder wherever its files are.
-    fn in_storage(storage: Arc<dyn Storage>) -> Result<Self> {
+    pub(crate) fn in_storage(storage: Arc<dyn Storage>) -> Result<Self> {
         let dir = storage.path();
         let failed = |e| Error::io("cannot list", dir, e);
         let identity = read_identity(&*storage)?;

@@ -4,11 +4,10 @@ use std::path::Path;
 
 use crate::engine::passed;
 use crate::error::{Error, Result};
-use crate::inspect::verify::DAMAGED;
 use crate::leases;
 use crate::sessions;
 use crate::storage::name::FileName;
-use crate::storage::{ReadOnlyStorage, Storage};
+use crate::storage::{DAMAGED, ReadOnlyStorage, Storage};
 
 /// The folders beside the files.
 const OWN_FOLDERS: [&str; 4] = [DAMAGED, sessions::FOLDER, passed::FOLDER, leases::files::FOLDER];

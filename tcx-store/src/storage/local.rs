@@ -9,7 +9,7 @@ use super::held::LocalHeld;
 use super::operations::{FileOperations, Stamp};
 use super::remote::is_remote;
 use super::sealed::{LocalFile, MappedFile, ReadAt, Sealed};
-use super::{Draft, FileInfo, Held, Storage};
+use super::{DAMAGED, Draft, FileInfo, Held, Storage};
 use crate::options::ReadMode;
 use crate::storage::name::FileName;
 use crate::sys::bytes::Random;
@@ -165,6 +165,21 @@ impl<S: FileOperations + Clone> Storage for LocalStorage<S> {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             other => other,
         }
+    }
+
+    fn set_aside(&self, name: &str) -> io::Result<()> {
+        let aside = self.dir.join(DAMAGED);
+        match self.steps.create_dir(&aside) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        if !self.steps.metadata(&aside)?.is_dir() {
+            return Err(io::Error::other(format!("`{DAMAGED}` is not a folder: move it away")));
+        }
+        self.steps.rename(&self.dir.join(name), &aside.join(name))?;
+        // In this order the file is somewhere after a power loss.
+        self.steps.sync_dir(&aside)?;
+        self.steps.sync_dir(&self.dir)
     }
 
     fn hold(&self) -> io::Result<Box<dyn Held>> {

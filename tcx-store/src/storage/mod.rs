@@ -15,6 +15,7 @@ pub(crate) mod warn_once;
 use std::fmt;
 use std::fs::Metadata;
 use std::io::{self, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -29,6 +30,9 @@ pub use sealed::{Parts, ReadAt, Sealed};
 use crate::stats::traffic::Traffic;
 use crate::sys::mmap::Mapped;
 use crate::sys::runtime;
+
+/// The folder of files that were [set aside](Storage::set_aside).
+pub(crate) const DAMAGED: &str = "damaged";
 
 /// Temporary files of this age are those of killed processes; a living one whose file was taken away writes it again.
 pub(crate) const TEMPORARY_FILES_STAY: Duration = Duration::from_hours(24);
@@ -96,6 +100,17 @@ pub trait Storage: Send + Sync + fmt::Debug {
         wanted.iter().map(unsupported).collect()
     }
 
+    /// Reads a part of a file through the file system, and nothing of it: reading a page of a mapped file that the disk cannot give would
+    /// end the process.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the disk.
+    fn read_through(&self, name: &str, part: Range<usize>) -> io::Result<()> {
+        let _ = (name, part);
+        Ok(())
+    }
+
     /// The file of this name, to be read beside the map of it; `None` if it is not the one that is mapped, or not in a file system.
     fn beside(&self, name: &str, map: &Mapped) -> io::Result<Option<Box<dyn ReadAt>>> {
         let _ = (name, map);
@@ -133,6 +148,12 @@ pub trait Storage: Send + Sync + fmt::Debug {
 
     /// Removes a file. One that is not there is no error.
     fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// Moves a damaged file out of the folder, durably, into one in it that is made for such files.
+    fn set_aside(&self, name: &str) -> io::Result<()> {
+        let _ = name;
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// Holds the folder that is there now.
     fn hold(&self) -> io::Result<Box<dyn Held>>;

@@ -39,19 +39,6 @@ impl ReadOnlyStorage {
         untimed(&path).or_else(|_| System.open(&path))
     }
 
-    /// Reads a part of a file.
-    ///
-    /// # Errors
-    ///
-    /// Returns the error of the disk. Reading the same page of a mapped file would end the process.
-    pub(crate) fn read_through(&self, name: &str, part: Range<usize>) -> io::Result<()> {
-        let mut file = self.file(name)?;
-        file.seek(SeekFrom::Start(part.start as u64))?;
-        let (mut part, mut piece) = (file.take(part.len() as u64), vec![0; PIECE]);
-        while part.read(&mut piece)? > 0 {}
-        Ok(())
-    }
-
     /// When a file was last read or written, or a folder changed, as far as the file system records it.
     pub(crate) fn last_used(&self, name: &str) -> Option<SystemTime> {
         let metadata = System.metadata(&self.dir.join(name)).ok()?;
@@ -87,6 +74,14 @@ impl Storage for ReadOnlyStorage {
         }
         let file = LocalFile::of(self.dir.join(name), System, self.file(name)?)?;
         Ok(Sealed::Read(Box::new(file)))
+    }
+
+    fn read_through(&self, name: &str, part: Range<usize>) -> io::Result<()> {
+        let mut file = self.file(name)?;
+        file.seek(SeekFrom::Start(part.start as u64))?;
+        let (mut part, mut piece) = (file.take(part.len() as u64), vec![0; PIECE]);
+        while part.read(&mut piece)? > 0 {}
+        Ok(())
     }
 
     fn make(&self) -> io::Result<()> {

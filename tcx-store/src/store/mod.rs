@@ -38,7 +38,7 @@ use crate::stats::Stats;
 use crate::storage::Storage;
 use crate::storage::name::FileName;
 use crate::store::inherited::Reopened;
-use crate::store::open_stores::{Closing, OpenStores};
+use crate::store::open_stores::{Closing, Opening};
 use crate::store::place::Place;
 use crate::sys::fork::Process;
 use crate::write::{Writer, WriterIntervals};
@@ -110,17 +110,17 @@ impl Store {
 
     /// Opens the folder of `spec`'s module, wherever it is.
     pub(crate) fn open_at(place: &Place<'_>, spec: Spec, options: &Options) -> Result<Arc<Self>> {
-        let open = place.open_stores().get();
+        let open_stores = place.open_stores().get();
         let folders = [&*spec.module_id, &*spec.separate_folder()].map(|name| place.folder(name));
         let (store, is_new_writer) = loop {
-            let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(closing) = open.closing(&folders.each_ref().map(|folder| &**folder)) {
+            let mut opening = Opening::new(&open_stores);
+            if let Some(closing) = opening.closing(&folders.each_ref().map(|folder| &**folder)) {
                 // Without the lock: it may write a lot.
-                drop(open);
+                drop(opening);
                 closing.wait();
                 continue;
             }
-            let store = Self::open_or_share(place, &mut open, spec, options)?;
+            let store = Self::open_or_share(place, &mut opening, spec, options)?;
             let is_new_writer = !options.read_only && store.allow_writing()?;
             break (store, is_new_writer);
         };
@@ -133,20 +133,20 @@ impl Store {
 
     fn open_or_share(
         place: &Place<'_>,
-        open: &mut OpenStores,
+        opening: &mut Opening<'_>,
         spec: Spec,
         options: &Options,
     ) -> Result<Arc<Self>> {
-        let folder = separate::folder(place, open, &spec, options)?;
+        let folder = separate::folder(place, opening, &spec, options)?;
         let dir = place.folder(&folder);
         // A store that was refused, or that waits for a folder that was removed, stays so for its handles; who opens again
         // gets a new one.
-        if let Some(store) = open.last(&dir).filter(|store| !store.is_given_up()) {
+        if let Some(store) = opening.last(&dir).filter(|store| !store.is_given_up()) {
             return store.shared_with(&spec, options);
         }
         let storage = place.storage(&folder, options.read_mode)?;
         let store = Arc::new(Self::of(Core::open(storage, spec, options)?, options));
-        open.add(dir, &store);
+        opening.add(dir, &store);
         Ok(store)
     }
 

@@ -10,7 +10,7 @@ use crate::options::{OnMismatch, Options};
 use crate::schema::spec::Spec;
 use crate::storage::name::{FileName, separate_folder};
 use crate::store::Store;
-use crate::store::open_stores::OpenStores;
+use crate::store::open_stores::Opening;
 use crate::store::place::Place;
 
 impl Spec {
@@ -39,14 +39,19 @@ impl Spec {
 ///
 /// Returns an error if the folder of the identity cannot be looked at, or if that of the module has a change 0 that cannot be read, or
 /// is a link.
-pub(super) fn folder(place: &Place<'_>, open: &OpenStores, spec: &Spec, options: &Options) -> Result<String> {
+pub(super) fn folder(
+    place: &Place<'_>,
+    opening: &mut Opening<'_>,
+    spec: &Spec,
+    options: &Options,
+) -> Result<String> {
     let plain = spec.module_id.clone();
     if options.on_mismatch == OnMismatch::Refuse {
         return Ok(plain);
     }
     let separate = spec.separate_folder();
-    let is_open =
-        |name: &str| open.last(&place.folder(name)).filter(|store: &Arc<Store>| !store.is_given_up());
+    let mut is_open =
+        |name: &str| opening.last(&place.folder(name)).filter(|store: &Arc<Store>| !store.is_given_up());
     if is_open(&separate).is_some() {
         return Ok(separate);
     }

@@ -13,7 +13,6 @@ use crate::live::folder::key_hashes;
 use crate::live::listing::Listing;
 use crate::schema::key::{KeyHash, KeySeed};
 use crate::segment::{Segment, Verdict};
-use crate::storage::ReadOnlyStorage;
 use crate::storage::name::{FileName, SegmentName};
 use crate::sys::bytes::Random;
 use crate::sys::mmap::Mapped;
@@ -250,8 +249,7 @@ impl Check<'_> {
             return File::WrongLength(what);
         }
         let name = name.to_string();
-        let directory = ReadOnlyStorage::new(storage.path().to_owned());
-        match directory.read_through(&name, 0..usize::MAX).and_then(|()| storage.map(&name)) {
+        match storage.read_through(&name, 0..usize::MAX).and_then(|()| storage.map(&name)) {
             Ok(map) => File::Read(map),
             Err(error) if error.kind() == ErrorKind::NotFound => File::Gone,
             Err(error) => {

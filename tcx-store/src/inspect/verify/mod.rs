@@ -16,8 +16,9 @@ use crate::error::{Error, Result};
 use crate::inspect::Inspection;
 use crate::live::listing::Listing;
 use crate::storage::name::FileName;
+use crate::storage::{LocalStorage, System};
 use check::Check;
-pub(crate) use repair::DAMAGED;
+pub(crate) use repair::Repair;
 
 /// Which kind of file is damaged: what it costs, and what repairing it does.
 ///
@@ -149,7 +150,11 @@ pub fn verify(dir: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<VerifyRe
     verify_all(&Inspection::open(dir)?, progress)
 }
 
-fn verify_all(inspection: &Inspection, progress: &mut dyn FnMut(u64, u64)) -> Result<VerifyReport> {
+/// As [`verify`], of a folder that was looked at.
+pub(crate) fn verify_all(
+    inspection: &Inspection,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<VerifyReport> {
     let failed = |e| Error::io("cannot list", inspection.storage_path(), e);
     let names = inspection.storage.list().map_err(failed)?;
     let listing = Listing::of(&names);
@@ -190,19 +195,8 @@ fn verify_all(inspection: &Inspection, progress: &mut dyn FnMut(u64, u64)) -> Re
 ///
 /// As [`verify`]. Also returns an error if a repair cannot be written; earlier repairs remain.
 pub fn repair(dir: &Path, found: &[Damage], progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<Repaired>> {
-    let again = verify(dir, progress)?.damage;
-    let is_found = |damage: &&Damage| found.iter().any(|first| first.file == damage.file);
-    let twice: Vec<Damage> = again.iter().filter(is_found).cloned().collect();
-    let merged = repair::as_merged_say(dir, &twice)?;
-    let is_announced = repair::begin(dir, &again, &twice, &merged)?;
-    // Rows go when other processes can know it. What cannot be announced now is repaired another time.
-    let is_derived =
-        |damage: &Damage| matches!(damage.kind, DamagedFile::Run | DamagedFile::Merged | DamagedFile::Stray);
-    let is_due = |damage: &&Damage| is_announced || is_derived(damage);
-    let due = twice.iter().filter(is_due);
-    let repaired = due.map(|damage| repair::repair(dir, damage.clone(), &merged)).collect::<Result<_>>()?;
-    repair::announce(dir, &again, &twice)?;
-    Ok(repaired)
+    let storage = LocalStorage::new(dir.to_owned(), System);
+    Repair { storage: &storage, look: &|| Inspection::open(dir) }.run(found, progress)
 }
 
 /// What was repaired.

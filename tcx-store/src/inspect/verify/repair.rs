@@ -1,11 +1,9 @@
-//! Repairing one damaged file.
+//! Repairing damaged files.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::Path;
 
-use super::{Damage, DamagedFile, Repaired};
+use super::{Damage, DamagedFile, Repaired, verify_all};
 use crate::changes::{
     self, IdentityChange, Lost, announcement_of_lost, begin_of_repair, map_change, news_of_repairs,
     tombstone_for_everything,
@@ -14,75 +12,170 @@ use crate::error::{Error, Result};
 use crate::inspect::Inspection;
 use crate::live::listing::Listing;
 use crate::storage::name::FileName;
-use crate::storage::{LocalStorage, Storage, System};
+use crate::storage::{DAMAGED, Storage};
 use crate::sys::bytes::Random;
 
-/// Where damaged segments and stray files are moved, in the module's folder.
-pub(crate) const DAMAGED: &str = "damaged";
-
-/// Before the first damaged change is replaced, a new one says that a repair has begun: one that is interrupted is found by it. It kills
-/// the rows that tombstones for everything kill, so that they die for every process as they do by any change. A process that goes by such a
-/// tombstone could put values while another, which has read the damaged change before, joins the rows that these replace.
-///
-/// A process may also have joined rows that are lost, and give the result its name later. So what is lost is announced in two changes, as
-/// [what is evicted](crate::live::folder). Returns whether it was: no number is given while one may be that is damaged, and not repaired now.
-pub(super) fn begin(
-    dir: &Path,
-    damaged: &[Damage],
-    repaired: &[Damage],
-    merged: &BTreeMap<u64, Vec<u8>>,
-) -> Result<bool> {
-    let changes = changes(repaired, &[DamagedFile::Change]);
-    let killing = changes.iter().rfind(|number| !merged.contains_key(*number)).copied().unwrap_or(0);
-    let [names, doubtful] = lost(dir, repaired, &changes, killing)?;
-    let Some(last) = last_repaired(damaged, repaired) else { return Ok(false) };
-    let killing = (!changes.is_empty()).then_some(killing);
-    let mut before = None;
-    if !names.is_empty() || !doubtful.is_empty() {
-        let bytes = |_, _: &Listing, number| announcement_of_lost(number, &names, &doubtful);
-        before = Some(create_after(dir, last, bytes)?);
-    }
-    if before.is_some() || killing.is_some() {
-        create_after(dir, last, |instance, listing, number| {
-            let others = listing.segments.iter().map(|name| name.random);
-            let there: Vec<Random> = others.filter(|own| !names.contains(own)).collect();
-            let announced =
-                before.map(|before| Lost { names: &names, doubtful: &doubtful, before, there: &there });
-            begin_of_repair(instance, number, killing, announced.as_ref())
-        })?;
-    }
-    Ok(true)
+/// A folder that is repaired.
+pub(crate) struct Repair<'a> {
+    pub(crate) storage: &'a dyn Storage,
+    /// Looks at the folder as it is now.
+    pub(crate) look: &'a dyn Fn() -> Result<Inspection>,
 }
 
-/// The segments whose rows are lost by these repairs: their random bits, and those of what they were joined from; and those that cannot be
-/// read, if their rows may be lost.
-fn lost(dir: &Path, repaired: &[Damage], changes: &BTreeSet<u64>, killing: u64) -> Result<[Vec<Random>; 2]> {
-    let moved = repaired.iter().filter(|damage| damage.kind == DamagedFile::Segment);
-    let moved: BTreeSet<&str> = moved.map(|damage| damage.file.as_str()).collect();
-    if moved.is_empty() && changes.is_empty() {
-        return Ok([Vec::new(), Vec::new()]);
-    }
-    let inspection = Inspection::open(dir)?;
-    let names = inspection.segments().filter_map(|own| random(&own.name));
-    // If one that is moved away was joined from segments that are still here, these live again.
-    let stays: BTreeSet<Random> = names.collect();
-    let mut lost: BTreeSet<Random> = moved.iter().filter_map(|name| random(name)).collect();
-    let mut doubtful = Vec::new();
-    for own in &inspection.segments {
-        let Some(segment) = own.segment.as_deref() else {
-            let is_moved = moved.contains(own.facts.name.as_str());
-            let is_unread = own.facts.state.hides_rows() && !changes.is_empty() && !is_moved;
-            doubtful.extend(random(&own.facts.name).filter(|_| is_unread));
-            continue;
+impl Repair<'_> {
+    /// Verifies again, and repairs those of these files that are still found to be damaged; returns what was done to each.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the folder cannot be verified, or a repair not be written.
+    pub(crate) fn run(&self, found: &[Damage], progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<Repaired>> {
+        let again = verify_all(&(self.look)()?, progress)?.damage;
+        let is_found = |damage: &&Damage| found.iter().any(|first| first.file == damage.file);
+        let twice: Vec<Damage> = again.iter().filter(is_found).cloned().collect();
+        let merged = self.as_merged_say(&twice)?;
+        let is_announced = self.begin(&again, &twice, &merged)?;
+        // Rows go when other processes can know it. What cannot be announced now is repaired another time.
+        let is_derived = |damage: &Damage| {
+            matches!(damage.kind, DamagedFile::Run | DamagedFile::Merged | DamagedFile::Stray)
         };
-        let needs = segment.needs();
-        if needs.base < killing || needs.commit.is_some() && changes.contains(&needs.base) {
-            lost.extend(segment.lineage());
-        } else if moved.contains(own.facts.name.as_str()) {
-            lost.extend(segment.lineage().filter(|name| !stays.contains(name)));
+        let due = twice.iter().filter(|damage| is_announced || is_derived(damage));
+        let repaired = due.map(|damage| self.repair(damage.clone(), &merged)).collect::<Result<_>>()?;
+        self.announce(&again, &twice)?;
+        Ok(repaired)
+    }
+
+    /// Before the first damaged change is replaced, a new one says that a repair has begun: one that is interrupted is found by it. It kills
+    /// the rows that tombstones for everything kill, so that they die for every process as they do by any change. A process that goes by such
+    /// a tombstone could put values while another, which has read the damaged change before, joins the rows that these replace.
+    ///
+    /// A process may also have joined rows that are lost, and give the result its name later. So what is lost is announced in two changes, as
+    /// [what is evicted](crate::live::folder). Returns whether it was: no number is given while one may be that is damaged, and not repaired
+    /// now.
+    fn begin(
+        &self,
+        damaged: &[Damage],
+        repaired: &[Damage],
+        merged: &BTreeMap<u64, Vec<u8>>,
+    ) -> Result<bool> {
+        let changes = changes(repaired, &[DamagedFile::Change]);
+        let killing = changes.iter().rfind(|number| !merged.contains_key(*number)).copied().unwrap_or(0);
+        let [names, doubtful] = self.lost(repaired, &changes, killing)?;
+        let Some(last) = last_repaired(damaged, repaired) else { return Ok(false) };
+        let killing = (!changes.is_empty()).then_some(killing);
+        let mut before = None;
+        if !names.is_empty() || !doubtful.is_empty() {
+            let bytes = |_, _: &Listing, number| announcement_of_lost(number, &names, &doubtful);
+            before = Some(self.create_after(last, bytes)?);
+        }
+        if before.is_some() || killing.is_some() {
+            self.create_after(last, |instance, listing, number| {
+                let others = listing.segments.iter().map(|name| name.random);
+                let there: Vec<Random> = others.filter(|own| !names.contains(own)).collect();
+                let announced =
+                    before.map(|before| Lost { names: &names, doubtful: &doubtful, before, there: &there });
+                begin_of_repair(instance, number, killing, announced.as_ref())
+            })?;
+        }
+        Ok(true)
+    }
+
+    /// The segments whose rows are lost by these repairs: their random bits, and those of what they were joined from; and those that cannot
+    /// be read, if their rows may be lost.
+    fn lost(&self, repaired: &[Damage], changes: &BTreeSet<u64>, killing: u64) -> Result<[Vec<Random>; 2]> {
+        let moved = repaired.iter().filter(|damage| damage.kind == DamagedFile::Segment);
+        let moved: BTreeSet<&str> = moved.map(|damage| damage.file.as_str()).collect();
+        if moved.is_empty() && changes.is_empty() {
+            return Ok([Vec::new(), Vec::new()]);
+        }
+        let inspection = (self.look)()?;
+        let names = inspection.segments().filter_map(|own| random(&own.name));
+        // If one that is moved away was joined from segments that are still here, these live again.
+        let stays: BTreeSet<Random> = names.collect();
+        let mut lost: BTreeSet<Random> = moved.iter().filter_map(|name| random(name)).collect();
+        let mut doubtful = Vec::new();
+        for own in &inspection.segments {
+            let Some(segment) = own.segment.as_deref() else {
+                let is_moved = moved.contains(own.facts.name.as_str());
+                let is_unread = own.facts.state.hides_rows() && !changes.is_empty() && !is_moved;
+                doubtful.extend(random(&own.facts.name).filter(|_| is_unread));
+                continue;
+            };
+            let needs = segment.needs();
+            if needs.base < killing || needs.commit.is_some() && changes.contains(&needs.base) {
+                lost.extend(segment.lineage());
+            } else if moved.contains(own.facts.name.as_str()) {
+                lost.extend(segment.lineage().filter(|name| !stays.contains(name)));
+            }
+        }
+        Ok([lost.into_iter().collect(), doubtful])
+    }
+
+    /// Processes that have read a change and later ones do not look at it again, and go on serving rows that it has committed. So after
+    /// changes were repaired, a new one makes them look.
+    fn announce(&self, damaged: &[Damage], repaired: &[Damage]) -> Result<()> {
+        match last_repaired(damaged, repaired) {
+            Some(last) if last > 0 => {
+                self.create_after(last, |instance, _, number| news_of_repairs(instance, number)).map(drop)
+            }
+            _ => Ok(()),
         }
     }
-    Ok([lost.into_iter().collect(), doubtful])
+
+    /// What merged changes say of the damaged ones.
+    fn as_merged_say(&self, damaged: &[Damage]) -> Result<BTreeMap<u64, Vec<u8>>> {
+        let mut numbers = changes(damaged, &[DamagedFile::Change]);
+        numbers.remove(&0);
+        let Some(first) = numbers.first() else { return Ok(BTreeMap::new()) };
+        let said = instance(self.storage)
+            .and_then(|instance| changes::as_merged_say(self.storage, instance, &numbers));
+        said.map_err(|error| self.failed(&FileName::Change(*first).to_string(), error))
+    }
+
+    /// Creates the next change after this one, and returns its number. Its bytes follow from a listing that has all changes before it.
+    fn create_after(&self, last: u64, bytes: impl Fn(Random, &Listing, u64) -> Vec<u8>) -> Result<u64> {
+        let create = || -> io::Result<u64> {
+            let instance = instance(self.storage)?;
+            loop {
+                let listing = Listing::read(self.storage)?;
+                let is_free = |number: &u64| !listing.changes.changes.contains(number);
+                let next = (last + 1..u64::MAX).find(is_free).unwrap_or(u64::MAX);
+                // As before any change: no number is given twice, or left behind a gap.
+                self.storage.sync()?;
+                let bytes = bytes(instance, &listing, next);
+                if self.storage.create_if_absent(&FileName::Change(next).to_string(), &bytes)? {
+                    return Ok(next);
+                }
+            }
+        };
+        create().map_err(|error| self.failed(&FileName::Change(last).to_string(), error))
+    }
+
+    /// Repairs a file; `merged` has what merged changes say of damaged ones.
+    fn repair(&self, damage: Damage, merged: &BTreeMap<u64, Vec<u8>>) -> Result<Repaired> {
+        let failed = |error| self.failed(&damage.file, error);
+        let done = match (damage.kind, FileName::parse(&damage.file)) {
+            (DamagedFile::Change, Some(FileName::Change(number @ 1..))) => {
+                let merged = merged.get(&number).map(Vec::as_slice);
+                replace_change(self.storage, number, merged).map_err(failed)?.to_owned()
+            }
+            // By a change that comes after all others.
+            (DamagedFile::UnfinishedRepair, _) => "its repair is announced to running processes".to_owned(),
+            (DamagedFile::Segment | DamagedFile::Stray, _) => {
+                self.storage.set_aside(&damage.file).map_err(failed)?;
+                format!("moved into `{DAMAGED}`")
+            }
+            (DamagedFile::Run | DamagedFile::Merged, _) => {
+                self.storage.remove(&damage.file).map_err(failed)?;
+                "removed: it is rebuilt when it is needed".to_owned()
+            }
+            (DamagedFile::Change, _) => return Err(failed(io::ErrorKind::Unsupported.into())),
+        };
+        Ok(Repaired { damage, done })
+    }
+
+    fn failed(&self, file: &str, error: io::Error) -> Error {
+        Error::io("cannot repair", self.storage.path().join(file), error)
+    }
 }
 
 /// The random bits of the name of a segment.
@@ -90,17 +183,6 @@ fn random(segment: &str) -> Option<Random> {
     match FileName::parse(segment) {
         Some(FileName::Segment(name)) => Some(name.random),
         _ => None,
-    }
-}
-
-/// Processes that have read a change and later ones do not look at it again, and go on serving rows that it has committed. So after changes
-/// were repaired, a new one makes them look.
-pub(super) fn announce(dir: &Path, damaged: &[Damage], repaired: &[Damage]) -> Result<()> {
-    match last_repaired(damaged, repaired) {
-        Some(last) if last > 0 => {
-            create_after(dir, last, |instance, _, number| news_of_repairs(instance, number)).map(drop)
-        }
-        _ => Ok(()),
     }
 }
 
@@ -117,18 +199,6 @@ fn changes(damage: &[Damage], kinds: &[DamagedFile]) -> BTreeSet<u64> {
     changes.filter_map(number).collect()
 }
 
-/// What merged changes say of the damaged ones.
-pub(super) fn as_merged_say(dir: &Path, damaged: &[Damage]) -> Result<BTreeMap<u64, Vec<u8>>> {
-    let storage = LocalStorage::new(dir.to_owned(), System);
-    let mut numbers = changes(damaged, &[DamagedFile::Change]);
-    numbers.remove(&0);
-    let Some(first) = numbers.first() else { return Ok(BTreeMap::new()) };
-    let name = FileName::Change(*first).to_string();
-    instance(&storage)
-        .and_then(|instance| changes::as_merged_say(&storage, instance, &numbers))
-        .map_err(|e| Error::io("cannot repair", dir.join(name), e))
-}
-
 /// The newest change that is repaired, 0 without one. `None` if a later one is damaged or missing, and not repaired now: as long as it is, the
 /// number of the next change may have been given. Repairing that one says enough of those before it.
 fn last_repaired(damaged: &[Damage], repaired: &[Damage]) -> Option<u64> {
@@ -136,53 +206,10 @@ fn last_repaired(damaged: &[Damage], repaired: &[Damage]) -> Option<u64> {
     (damaged == repaired).then_some(repaired.unwrap_or(0))
 }
 
-/// Creates the next change after this one, and returns its number. Its bytes follow from a listing that has all changes before it.
-fn create_after(dir: &Path, last: u64, bytes: impl Fn(Random, &Listing, u64) -> Vec<u8>) -> Result<u64> {
-    let storage = LocalStorage::new(dir.to_owned(), System);
-    let create = || -> io::Result<u64> {
-        let instance = instance(&storage)?;
-        loop {
-            let listing = Listing::read(&storage)?;
-            let is_free = |number: &u64| !listing.changes.changes.contains(number);
-            let next = (last + 1..u64::MAX).find(is_free).unwrap_or(u64::MAX);
-            // As before any change: no number is given twice, or left behind a gap.
-            storage.sync()?;
-            let bytes = bytes(instance, &listing, next);
-            if storage.create_if_absent(&FileName::Change(next).to_string(), &bytes)? {
-                return Ok(next);
-            }
-        }
-    };
-    create().map_err(|e| Error::io("cannot repair", dir.join(FileName::Change(last).to_string()), e))
-}
-
 /// The instance of the folder.
 fn instance(storage: &dyn Storage) -> io::Result<Random> {
     let zero = map_change(storage, FileName::Change(0))?;
     zero.and_then(|map| IdentityChange::decode(&map)).map(|zero| zero.instance).map_err(io::Error::other)
-}
-
-/// Repairs a file; `merged` has what merged changes say of damaged ones.
-pub(super) fn repair(dir: &Path, damage: Damage, merged: &BTreeMap<u64, Vec<u8>>) -> Result<Repaired> {
-    let storage = LocalStorage::new(dir.to_owned(), System);
-    let failed = |e| Error::io("cannot repair", dir.join(&damage.file), e);
-    let done = match (damage.kind, FileName::parse(&damage.file)) {
-        (DamagedFile::Change, Some(FileName::Change(number @ 1..))) => {
-            replace_change(&storage, number, merged.get(&number).map(Vec::as_slice)).map_err(failed)?
-        }
-        // By a change that comes after all others.
-        (DamagedFile::UnfinishedRepair, _) => "its repair is announced to running processes",
-        (DamagedFile::Segment | DamagedFile::Stray, _) => {
-            move_aside(dir, &damage.file).map_err(failed)?;
-            "moved into `damaged`"
-        }
-        (DamagedFile::Run | DamagedFile::Merged, _) => {
-            storage.remove(&damage.file).map_err(failed)?;
-            "removed: it is rebuilt when it is needed"
-        }
-        (DamagedFile::Change, _) => return Err(failed(io::ErrorKind::Unsupported.into())),
-    };
-    Ok(Repaired { damage, done: done.to_owned() })
 }
 
 /// What every reader has taken the damaged change for becomes what it says, or what merged changes say of it: the only name that is ever
@@ -202,19 +229,4 @@ fn replace_change(storage: &dyn Storage, number: u64, merged: Option<&[u8]>) -> 
     }
     // Another process may give the number in this moment, or have given it: a network file system may not show it yet.
     if draft.create(&name)? { Ok(done) } else { Err(io::Error::other("it is there now: verify again")) }
-}
-
-fn move_aside(dir: &Path, name: &str) -> io::Result<()> {
-    let damaged = dir.join(DAMAGED);
-    match fs::create_dir(&damaged) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
-    }
-    if !fs::symlink_metadata(&damaged)?.is_dir() {
-        return Err(io::Error::other("`damaged` is not a folder: move it away"));
-    }
-    fs::rename(dir.join(name), damaged.join(name))?;
-    // In this order the segment is somewhere after a power loss.
-    File::open(&damaged)?.sync_all()?;
-    File::open(dir)?.sync_all()
 }

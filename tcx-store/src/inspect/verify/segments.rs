@@ -7,7 +7,7 @@ use std::thread;
 
 use crate::inspect::{Inspected, Inspection, SegmentState};
 use crate::segment::{Segment, Verdict};
-use crate::storage::ReadOnlyStorage;
+use crate::sys::runtime;
 
 /// What a thread reads at a time: segments differ too much in size.
 const PIECE: usize = 4 << 20;
@@ -42,10 +42,9 @@ pub(super) fn verdicts(inspection: &Inspection, mut read: impl FnMut(usize)) -> 
     let pieces: Vec<_> =
         mapped.flat_map(|(number, own)| pieces(own).map(move |piece| (number, own, piece))).collect();
     let mut judged: Vec<Judged> = segments.iter().map(|_| Judged::Not).collect();
-    let directory = ReadOnlyStorage::new(inspection.storage_path().to_owned());
     let read_piece = |(_, own, piece): &(usize, &Inspected, Range<usize>)| {
         // First: a mapped page that the disk cannot give would kill the process.
-        directory.read_through(&own.facts.name, piece.clone())?;
+        inspection.storage.read_through(&own.facts.name, piece.clone())?;
         // What verifies is remembered, and is not read again when the segment is judged.
         own.segment.as_ref().map(|segment| segment.verify_piece(piece.clone()));
         std::io::Result::Ok(())
@@ -76,7 +75,8 @@ fn pieces(own: &Inspected) -> impl Iterator<Item = Range<usize>> + use<> {
 
 /// Does `work` on every item, several at a time, and passes each result to `done` on this thread.
 fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync, mut done: impl FnMut(usize, R)) {
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS).min(items.len());
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    let threads = if runtime::is_simulated() { 0 } else { processors.min(MOST_THREADS).min(items.len()) };
     let (next, (tell, told)) = (AtomicUsize::new(0), channel());
     let take = |tell: Sender<(usize, R)>| {
         while let number = next.fetch_add(1, Ordering::Relaxed)

@@ -9,7 +9,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, UInt32Type};
 use arrow_ipc::reader::FileReader;
 
-use super::folder::{File, State};
+use super::folder::State;
 use crate::sys::bytes::{Cursor as Bytes, u64_at};
 
 /// A row of a durable segment that counts only with a change.
@@ -52,14 +52,14 @@ pub(super) fn rows_committed(folder: &State, change: &[u8]) -> Vec<Committed> {
     let nonce = nonce(change);
     let files =
         folder.files.iter().filter(|(name, file)| name.starts_with("seg-") && file.synced && file.named);
-    let segments = files.filter_map(|(_, file)| segment(&file.bytes));
+    let segments = files.filter_map(|(name, file)| segment(folder.written(name, file)));
     segments.filter(|own| own.commit.as_deref() == Some(&nonce)).flat_map(|own| own.rows).collect()
 }
 
 /// The segments in the folder.
 pub(super) fn segments(folder: &State) -> Vec<Stored> {
     let files = folder.files.iter().filter(|(name, _)| name.starts_with("seg-"));
-    files.filter_map(|(_, file)| segment(&file.bytes)).collect()
+    files.filter_map(|(name, file)| segment(folder.written(name, file))).collect()
 }
 
 /// Whether it is change 0, which makes a module.
@@ -82,14 +82,29 @@ pub(super) fn rows_of_dead_segments(folder: &State, change: &[u8]) -> Vec<i64> {
     if dead.is_empty() {
         return Vec::new();
     }
-    let is_dead = |name: &str| dead.iter().any(|dead| name["seg-".len()..].starts_with(dead.as_str()));
+    rows_only_in(folder, |name, _| dead.iter().any(|dead| name["seg-".len()..].starts_with(dead.as_str())))
+}
+
+/// The rows that are in no other segment of the folder than those that are gone.
+pub(super) fn rows_only_in(folder: &State, is_gone: impl Fn(&str, &Stored) -> bool) -> Vec<i64> {
     let named = folder.files.iter().filter(|(name, _)| name.starts_with("seg-"));
-    let (gone, left): (Vec<_>, Vec<_>) = named.partition(|(name, _)| is_dead(name));
-    let values = |files: Vec<(&String, &File)>| {
-        let segments = files.into_iter().filter_map(|(_, file)| segment(&file.bytes));
-        segments.flat_map(|own| own.rows).map(|row| row.value).collect::<BTreeSet<i64>>()
+    let stored = named.filter_map(|(name, file)| Some((name, segment(folder.written(name, file))?)));
+    let (gone, left): (Vec<_>, Vec<_>) = stored.partition(|(name, stored)| is_gone(name, stored));
+    let values = |segments: Vec<(&String, Stored)>| {
+        let rows = segments.into_iter().flat_map(|(_, own)| own.rows);
+        rows.map(|row| row.value).collect::<BTreeSet<i64>>()
     };
     values(gone).difference(&values(left)).copied().collect()
+}
+
+/// The rows that are dead because this change comes in the place of a damaged one: those before it, if it says so, and those that the
+/// damaged one had committed.
+pub(super) fn rows_lost_by_repair(folder: &State, change: &[u8]) -> Vec<i64> {
+    let number = u64_at(change, NUMBER).expect("a change has a number");
+    let kind = Bytes::new(&change[KIND..]).u32();
+    let has_table = kind == Some(TOMBSTONE) || kind == Some(TOMBSTONE_OF_VIEWS);
+    let all = u64_at(change, TABLE).filter(|_| has_table).unwrap_or(0);
+    rows_only_in(folder, |_, own| own.base < all || own.commit.is_some() && own.base == number)
 }
 
 /// How the names of the dead segments begin that a change of whole segments names; `None` for any other change.
@@ -147,12 +162,14 @@ pub(super) fn segment(bytes: &[u8]) -> Option<Stored> {
 
 /// How a change begins, where its parts are, and the marks of an entry: see `docs/format.md`.
 const KIND: usize = 12;
+const NUMBER: usize = 16;
 const NONCE: usize = 24;
 const TABLE: usize = 48;
 const AGES: usize = TABLE;
 const ENTRIES: usize = TABLE + 32;
 const ENTRY: usize = 24;
 const IDENTITY: u32 = 0;
+const TOMBSTONE: u32 = 1;
 const TOMBSTONE_OF_VIEWS: u32 = 3;
 const TOMBSTONE_OF_AGE: u32 = 5;
 const MARKS: u64 = 3 << 62;

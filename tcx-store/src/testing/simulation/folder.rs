@@ -40,6 +40,8 @@ pub(super) struct State {
     pub(super) files: BTreeMap<String, File>,
     /// What was removed since the folder was last synced.
     removed: BTreeMap<String, File>,
+    /// What damaged files had been, by their names.
+    sound: BTreeMap<String, Arc<[u8]>>,
     pub(super) events: Vec<Event>,
     pub(super) exists: bool,
     /// Another for every folder that there was.
@@ -114,6 +116,17 @@ impl Folder {
         state.sync();
     }
 
+    /// The disk gives other bytes of a file from now on; `None` if there is no such file.
+    pub(super) fn damage(&self, name: &str, damage: impl FnOnce(&mut Vec<u8>)) -> Option<Arc<[u8]>> {
+        let mut state = self.state();
+        let file = state.files.get_mut(name)?;
+        let mut bytes = file.bytes.to_vec();
+        damage(&mut bytes);
+        let before = std::mem::replace(&mut file.bytes, bytes.into());
+        state.sound.insert(name.to_owned(), before.clone());
+        Some(before)
+    }
+
     /// A user removes the folder with all that is in it.
     pub(super) fn remove_all(&self) {
         let mut state = self.state();
@@ -168,8 +181,8 @@ impl Folder {
     pub(super) fn restore(&self) -> bool {
         let copy = self.backup.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let exists = copy.is_some();
-        if let Some(State { files, exists, .. }) = copy {
-            let mut state = State { files, exists, ..self.none() };
+        if let Some(State { files, sound, exists, .. }) = copy {
+            let mut state = State { files, sound, exists, ..self.none() };
             state.files.values_mut().for_each(|file| file.synced = true);
             state.sync();
             *self.state() = state;
@@ -201,15 +214,27 @@ impl State {
     pub(super) fn add(&mut self, name: &str, mut file: File, by: usize, at: u64) {
         file.written = at;
         self.exists = true;
+        self.sound.remove(name);
         self.files.insert(name.to_owned(), file);
         self.events.push(Event { came: true, name: name.to_owned(), by, at });
     }
 
     pub(super) fn remove(&mut self, name: &str, by: usize, at: u64) {
+        self.sound.remove(name);
         if let Some(file) = self.files.remove(name) {
             self.removed.insert(name.to_owned(), file);
             self.events.push(Event { came: false, name: name.to_owned(), by, at });
         }
+    }
+
+    /// What was written to a file, damaged or not.
+    pub(super) fn written<'a>(&'a self, name: &str, file: &'a File) -> &'a [u8] {
+        self.sound.get(name).unwrap_or(&file.bytes)
+    }
+
+    /// Whether a file is not what was written.
+    pub(super) fn is_damaged(&self, name: &str) -> bool {
+        self.sound.contains_key(name)
     }
 
     /// The folder is synced: names and removals are durable.

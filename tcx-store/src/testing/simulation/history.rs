@@ -18,12 +18,14 @@ pub(super) enum Matcher {
     OlderThan(u64),
     /// These rows: their segments were removed.
     Evicted(BTreeSet<usize>),
+    /// Any row: this change is damaged. As long as it is, all before it counts as dead for who reads it, and a repair may say so.
+    Damaged(String),
 }
 
 impl Matcher {
     pub(super) fn matches(&self, key: &str, view: u32) -> bool {
         match self {
-            Self::All => true,
+            Self::All | Self::Damaged(_) => true,
             Self::Keys(keys) | Self::Found(keys) => keys.contains(&key),
             Self::Prefix(prefix) => key.starts_with(prefix),
             Self::Row(own, of) => *own == key && *of == view,
@@ -139,6 +141,10 @@ impl Invalidation {
         if let Matcher::OlderThan(limit) = self.matcher {
             let is_here = row.place.is_some() && row.place == self.place;
             return row.looked < self.begun && row.born < limit && is_here;
+        }
+        if let Matcher::Damaged(_) = self.matcher {
+            // What a repair has made dead is told apart.
+            return false;
         }
         if let Matcher::Evicted(rows) = &self.matcher {
             return rows.contains(&number) && row.place.is_some() && row.place == self.place;

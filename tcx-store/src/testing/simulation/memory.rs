@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::committed::{rows_lost_by_repair, rows_only_in};
 use super::creation::{Creation, tell_segment};
 use super::doubt::Doubt;
 use super::folder::{File, State};
@@ -203,6 +204,20 @@ impl Storage for MemoryStorage {
         })
     }
 
+    fn set_aside(&self, name: &str) -> io::Result<()> {
+        let mut lost = Vec::new();
+        let done = self.change("set aside", name, |state, answered| {
+            lost = rows_only_in(state, |own, _| own == name);
+            state.remove(name, self.process, self.world.folder.clock.millis());
+            if answered {
+                state.sync();
+            }
+            Ok(())
+        });
+        self.world.oracle().evicted(self.process, &lost, done.is_ok());
+        done
+    }
+
     fn hold(&self) -> io::Result<Box<dyn Held>> {
         if let Some(Fault::Refused(kind)) = self.step("hold", "")? {
             return Err(kind.into());
@@ -279,11 +294,13 @@ impl Draft for MemoryDraft {
     fn publish(self: Box<Self>, name: &str, durable: bool) -> io::Result<()> {
         let Self { storage, inode, bytes, is_synced } = *self;
         let bytes: Arc<[u8]> = bytes.into();
+        let mut lost = None;
         let published = storage.change("publish", name, |state, answered| {
             if state.inode != inode {
                 return Err(ErrorKind::NotFound.into());
             }
             let file = File { bytes: bytes.clone(), synced: durable || is_synced, named: false, written: 0 };
+            lost = state.is_damaged(name).then(|| rows_lost_by_repair(state, &file.bytes));
             state.add(name, file, storage.process, storage.world.folder.clock.millis());
             if durable && answered {
                 state.sync();
@@ -291,6 +308,10 @@ impl Draft for MemoryDraft {
             Ok(())
         });
         tell_segment(&storage.world, name, &bytes);
+        if let Some(lost) = lost {
+            storage.world.oracle().repaired(name);
+            storage.world.oracle().evicted(storage.process, &lost, published.is_ok());
+        }
         published
     }
 

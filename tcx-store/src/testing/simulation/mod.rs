@@ -3,7 +3,7 @@
 //!
 //! Several handles of a process recompute rows, in several views, reject rows that they have found, and put values; in some runs rows
 //! have stamps. Processes fork; the folder is removed, goes away and comes back, or is replaced by an older copy of itself; rows
-//! expire. At the end the folder can be read and written as any other.
+//! expire; files are damaged, and repaired by other programs. At the end the folder can be read and written as any other.
 //!
 //! A run is decided by its seed alone: threads go on only when the driver lets them, the time is that of the folder,
 //! and random names are drawn from the seed too.

@@ -2,6 +2,7 @@
 //! says something about rows, it tells the oracle.
 
 mod invalidations;
+mod repairs;
 
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use super::schedule::{Clock, fresh, in_process};
 use crate::upkeep::compaction::Effort;
 use crate::upkeep::tasks::{merge_changes, merge_runs};
 use invalidations::{age, invalidate, invalidate_found};
+use repairs::repair;
 
 /// All keys of the simulation.
 pub(super) const KEYS: [&str; 6] = ["a1", "a2", "a3", "b1", "b2", "b3"];
@@ -94,6 +96,10 @@ pub(super) enum Operation {
     },
     /// The source of a sample changes.
     Change(&'static str),
+    /// Another program verifies the folder, and repairs what is damaged; until nothing is left to repair, if it goes to the `end`.
+    Repair {
+        end: bool,
+    },
 }
 
 type Choice = fn(&mut Chance, &Process) -> Operation;
@@ -157,6 +163,9 @@ const OF_A_REMOVER: [(usize, Choice); 3] = [
     (4, |chance, _| Operation::InvalidateFound(vec![chance.pick(&KEYS), chance.pick(&KEYS)])),
 ];
 
+/// What it does as well, if files are damaged.
+const OF_A_REPAIRER: [(usize, Choice); 1] = [(5, |_, _| Operation::Repair { end: false })];
+
 /// What it does as well, if it invalidates by age.
 const OF_AN_AGER: [(usize, Choice); 1] = [(6, |chance, process| {
     let now = process.millis();
@@ -189,13 +198,14 @@ impl Operation {
         let of_the_writer = if writes { &OF_THE_WRITER[..] } else { &[] };
         let of_a_remover = if writes && process.habits().removes { &OF_A_REMOVER[..] } else { &[] };
         let of_an_ager = if writes && process.habits().ages { &OF_AN_AGER[..] } else { &[] };
+        let of_a_repairer = if writes && process.habits().repairs { &OF_A_REPAIRER[..] } else { &[] };
         let renews = process.habits().renews;
         let of_a_renewer = if renews { &OF_A_RENEWER[..] } else { &[] };
         let of_a_putter = if writes && renews { &OF_A_PUTTER[..] } else { &[] };
         let of_a_machine = if writes && process.is_on_machine() { &OF_A_MACHINE[..] } else { &[] };
         let choices = || {
             let choices = OF_ANY_THREAD.iter().chain(of_the_writer).chain(of_a_remover).chain(of_an_ager);
-            choices.chain(of_a_renewer).chain(of_a_putter).chain(of_a_machine)
+            choices.chain(of_a_renewer).chain(of_a_putter).chain(of_a_machine).chain(of_a_repairer)
         };
         let mut at = chance.below(choices().map(|(weight, _)| weight).sum());
         for (weight, choice) in choices() {
@@ -228,6 +238,7 @@ impl Operation {
         process.world.note(|| format!("process {}: {self:?}", process.number));
         let session = process.session();
         match (self, session.as_deref()) {
+            (Self::Repair { end }, _) => repair(process, end),
             (Self::Open { fresh }, None) => drop(process.open(fresh)),
             (Self::Open { .. }, Some(_)) | (_, None) => {}
             (operation, Some(session)) if session.store.is_inherited() && !operation.reads() => {

@@ -4,6 +4,7 @@
 //! and an end; what lies between may have happened at any time in between, and is never held against the engine.
 
 mod aged;
+mod damaged;
 mod evicted;
 mod put;
 mod renewed;

@@ -14,6 +14,7 @@ use super::schedule::{Started, in_process};
 use super::site::Site;
 use super::stamps::Stamps;
 use super::strays::Strays;
+use crate::storage::Storage;
 use crate::sys::bytes::Random;
 use crate::write::seal_queue::SealQueue;
 use crate::{ColumnType, DType, Identity, KeyType, Lookup, Losses, Options, RecomputeSession};
@@ -128,12 +129,14 @@ pub(super) struct Habits {
     pub(super) ages: bool,
     /// Whether it rejects rows that it has found, and puts values.
     pub(super) renews: bool,
+    /// Whether it repairs what is damaged.
+    pub(super) repairs: bool,
 }
 
 impl Habits {
     /// Of a process that looks up and computes, as all do.
     pub(super) fn plain(recomputes: usize) -> Self {
-        Self { recomputes, removes: false, ages: false, renews: false }
+        Self { recomputes, removes: false, ages: false, renews: false, repairs: false }
     }
 }
 
@@ -262,6 +265,11 @@ impl Process {
     pub(super) fn take(&self, pending: usize) -> Option<Pending> {
         let mut memory = self.memory();
         (pending < memory.pending.len()).then(|| memory.pending.remove(pending))
+    }
+
+    /// The files of the module, for another program that is started where the process is.
+    pub(super) fn storage(&self) -> Arc<dyn Storage> {
+        self.site.open()
     }
 
     /// Opens the store; `true` if it was.

@@ -23,6 +23,8 @@ struct Events {
     /// The folder is copied; the copy comes in its place.
     backup: usize,
     restored: usize,
+    /// A file is damaged.
+    damage: usize,
 }
 
 /// How a run ended.
@@ -75,6 +77,8 @@ pub(super) enum Way {
     ByAge,
     /// Processes reject rows that they have found, and put values; in some runs rows have stamps.
     Renewing,
+    /// Files are damaged, and repaired.
+    Damaging,
 }
 
 /// Of a thousand times.
@@ -91,6 +95,7 @@ impl Way {
             Self::Unreadable(unreadable) => unreadable,
             Self::ByAge => some_unreadable(Chance::new(seed.rotate_left(32))),
             Self::Renewing => some_unreadable(Chance::new(seed.rotate_left(16))),
+            Self::Damaging => some_unreadable(Chance::new(seed.rotate_left(8))),
         }
     }
 
@@ -99,9 +104,12 @@ impl Way {
     fn set_up(self, seed: u64, setup: &mut Setup) {
         let mut chance = Chance::new(seed.rotate_left(48));
         setup.habits.removes = Chance::new(!seed).permille(200);
-        setup.habits.renews = self == Self::Renewing;
-        setup.stamps = self == Self::Renewing && chance.permille(500);
-        setup.habits.ages = self == Self::ByAge || self == Self::Renewing && chance.permille(200);
+        let damages = self == Self::Damaging;
+        setup.habits.renews = self == Self::Renewing || damages && chance.permille(200);
+        setup.stamps = setup.habits.renews && chance.permille(500);
+        let mixes = self == Self::Renewing || damages;
+        setup.habits.ages = self == Self::ByAge || mixes && chance.permille(200);
+        setup.habits.repairs = damages;
         let unreadable = self.unreadable(seed);
         setup.weather.unreadable_change = unreadable.change;
         setup.weather.unreadable_segment = unreadable.segment;
@@ -128,6 +136,7 @@ pub(super) fn run(seed: u64, steps: usize, traced: bool, way: Way) -> Run {
         back: chance.pick(&[10, 50, 200]),
         backup: if chance.permille(100) { 10 } else { 0 },
         restored: chance.pick(&[5, 10]),
+        damage: if way == Way::Damaging { 15 } else { 0 },
     };
     let mut setup = setup(&mut chance, traced);
     way.set_up(seed, &mut setup);
@@ -135,6 +144,10 @@ pub(super) fn run(seed: u64, steps: usize, traced: bool, way: Way) -> Run {
     if chance.permille(100) {
         simulation.world.oracle().may_refuse = true;
         simulation.process(0).set_identity(1);
+    }
+    if setup.habits.repairs {
+        // A change that a process could not read, and knows by its length, is another one to it when it is damaged.
+        simulation.world.oracle().may_refuse = true;
     }
     if setup.habits.removes {
         simulation.world.oracle().trimmed = KEYS.to_vec();
@@ -149,6 +162,9 @@ pub(super) fn run(seed: u64, steps: usize, traced: bool, way: Way) -> Run {
     }
     if simulation.violation().is_none() {
         simulation.finish_all();
+        if setup.habits.repairs {
+            simulation.repair_all();
+        }
         simulation.world.oracle().may_miss = expires;
         simulation.observe();
         simulation.write_after_all();
@@ -188,6 +204,12 @@ fn step(simulation: &mut Simulation, events: &Events, chance: &mut Chance) {
     }
     if chance.permille(events.invalidation) {
         simulation.invalidate_all();
+    }
+    if events.damage > 0 && chance.permille(events.damage) {
+        simulation.damage(chance);
+        if chance.permille(500) {
+            simulation.repair();
+        }
     }
     if events.away > 0 {
         go_away(simulation, events, chance);

@@ -351,6 +351,16 @@ impl Simulation {
         self.crash(process);
     }
 
+    /// What is damaged is repaired, while all others stay where they are.
+    pub(super) fn repair(&mut self) {
+        self.run(self.processes.len() - 1, Operation::Repair { end: false });
+    }
+
+    /// What is damaged is repaired, until nothing is left.
+    pub(super) fn repair_all(&mut self) {
+        self.run(self.processes.len() - 1, Operation::Repair { end: true });
+    }
+
     /// A process joins what can be joined: of rows with the same number, one is left.
     pub(super) fn join_all(&mut self) {
         let process = self.processes.len() - 1;

@@ -17,8 +17,8 @@ use super::chance::Chance;
 /// What a thread is about to do where it has stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Call {
-    /// `list`, `stamp`, `map`, `read`, `draft`, `publish`, `create`, `hold`, `remove`, `sync`, `info`, a request to an object store, or
-    /// [`WAITS`] or [`SLEEPS`].
+    /// `list`, `stamp`, `map`, `read`, `draft`, `publish`, `create`, `hold`, `remove`, `set aside`, `sync`, `info`, a request to an object
+    /// store, or [`WAITS`] or [`SLEEPS`].
     pub(super) what: &'static str,
     pub(super) file: String,
 }

@@ -23,12 +23,13 @@ const FAILED_RENEWING: [u64; 12] =
 const STEPS: usize = 300;
 
 /// The runs of a seed.
-pub(super) const RUNS: [Way; 5] = [
+pub(super) const RUNS: [Way; 6] = [
     Way::Plain,
     Way::Unreadable(Unreadable { change: 100, segment: 0 }),
     Way::Unreadable(Unreadable { change: 0, segment: 50 }),
     Way::ByAge,
     Way::Renewing,
+    Way::Damaging,
 ];
 
 /// Runs a seed. If a wrong row is served or a row is lost, panics with the end of the trace.
@@ -64,6 +65,11 @@ fn invalidations_by_age_kill_what_is_old_and_nothing_else() {
 #[test]
 fn rows_that_are_rejected_put_or_stamped_are_replaced_and_survive() {
     FAILED_RENEWING.into_iter().chain(0..200).for_each(|seed| check(seed, RUNS[4]));
+}
+
+#[test]
+fn rows_of_damaged_files_are_missed_and_do_not_come_back_after_a_repair() {
+    (0..200).for_each(|seed| check(seed, RUNS[5]));
 }
 
 #[test]

@@ -51,7 +51,7 @@ impl From<Fault> for RequestFault {
 
 impl Weather {
     pub(super) fn fault(&self, what: &str, file: &str, chance: &mut Chance) -> Option<Fault> {
-        let writes = matches!(what, "draft" | "publish" | "create" | "remove" | "sync");
+        let writes = matches!(what, "draft" | "publish" | "create" | "remove" | "sync" | "set aside");
         let reads = matches!(what, "list" | "map") && !schedule::is_fresh();
         if matches!(what, "list" | "stamp") && !schedule::is_fresh() {
             if chance.permille(self.stale) {

@@ -15,7 +15,7 @@ pub(super) fn invalidate(process: &Process, session: &Session, matcher: Matcher)
         Matcher::Prefix(prefix) => store.invalidate_prefix(prefix.as_bytes()),
         Matcher::Keys(keys) => store.invalidate(&Keys::text(keys, 0).unwrap()),
         Matcher::Row(..) => unreachable!("only what recomputes invalidates one view"),
-        Matcher::Found(_) | Matcher::OlderThan(_) | Matcher::Evicted(_) => {
+        Matcher::Found(_) | Matcher::OlderThan(_) | Matcher::Evicted(_) | Matcher::Damaged(_) => {
             unreachable!("an operation of its own")
         }
     };

@@ -45,7 +45,7 @@ impl Oracle {
 
     /// A row of a segment, and those that are not in it because it is: others that were sealed with it, and copies that take the place of
     /// none.
-    fn left_out_for(&self, row: &Committed) -> Vec<usize> {
+    pub(super) fn left_out_for(&self, row: &Committed) -> Vec<usize> {
         let Some(own) = usize::try_from(row.value).ok().and_then(|number| self.rows.get(number)) else {
             return Vec::new();
         };

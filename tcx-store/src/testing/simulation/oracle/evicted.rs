@@ -12,9 +12,11 @@ impl Oracle {
         let is_durable_row = |row: &usize| self.rows.get(*row).is_some_and(|row| row.acknowledged.is_some());
         let rows = values.iter().filter_map(|&value| usize::try_from(value).ok());
         let rows: BTreeSet<usize> = rows.filter(is_durable_row).collect();
+        if rows.is_empty() {
+            return;
+        }
         let session = self.sessions.iter().rposition(|session| session.process == process);
-        let (Some(session), false) = (session, rows.is_empty()) else { return };
-        let eviction = self.invalidate(Some(session), Matcher::Evicted(rows));
+        let eviction = self.invalidate(session, Matcher::Evicted(rows));
         if is_durable {
             // Not by way of `happened`: the process itself learns of it at the end of its operation.
             let (now, place) = (self.now(), self.places.current());

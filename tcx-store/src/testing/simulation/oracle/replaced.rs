@@ -21,7 +21,8 @@ impl Oracle {
             let is_ready = |row: &&Committed| (&row.key, row.view, row.base) == (key, *view, number);
             let mut ready = committed.iter().filter(is_ready);
             let session = ready.find_map(|row| self.replacing_session(process, row));
-            let Some(session) = session.or_else(|| self.straying_session(process, key, *view)) else {
+            let session = session.or_else(|| self.straying_session(process, key, *view));
+            let Some(session) = session.or_else(|| self.deprived_session(process, key, *view)) else {
                 self.violated(format!(
                     "unready: process {process} creates {tombstone}, which names {key}, view {view}, and commits no durable row \
                      that takes its place: {committed:?}"
@@ -47,6 +48,23 @@ impl Oracle {
                 && own.session.is_some_and(|session| self.sessions[session].process == process)
         };
         self.invalidations.iter().filter(|_| self.may_stray).find(is_it).and_then(|own| own.session)
+    }
+
+    /// The session of the process that has sealed the row in a segment that is damaged, or was taken away by a repair: the tombstone commits
+    /// nothing then.
+    fn deprived_session(&self, process: usize, key: &str, view: u32) -> Option<usize> {
+        let is_damaged = |row: usize| {
+            self.invalidations
+                .iter()
+                .any(|own| matches!(&own.matcher, Matcher::Evicted(rows) if rows.contains(&row)))
+        };
+        let is_it = |own: &&Invalidation| {
+            matches!(own.matcher, Matcher::Row(row, of) if (row, of) == (key, view))
+                && own.outcome == Outcome::Open
+                && own.session.is_some_and(|session| self.sessions[session].process == process)
+                && own.replaced_by.is_some_and(is_damaged)
+        };
+        self.invalidations.iter().find(is_it).and_then(|own| own.session)
     }
 
     /// The session of the process in whose buffer this row waits to take the place of another.

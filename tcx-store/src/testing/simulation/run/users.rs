@@ -1,7 +1,10 @@
 //! What users and other programs do to the folder.
 
 use super::Simulation;
+use crate::storage::name::FileName;
 use crate::sys::checksum::checksum;
+use crate::testing::simulation::chance::Chance;
+use crate::testing::simulation::committed::segment;
 use crate::testing::simulation::history::Matcher;
 use crate::testing::simulation::places::Places;
 
@@ -50,6 +53,34 @@ impl Simulation {
         if self.world.folder.restore() {
             self.world.note(|| "the copy of the folder comes in its place".to_owned());
             self.world.oracle().switch(Places::restore);
+        }
+    }
+
+    /// The disk gives other bytes of a file from now on. Processes that have mapped it keep what they have. Without change 0 there is no module: it
+    /// is not damaged. Nor is a damaged file: a process that knows its damage takes it for another file then.
+    pub(in super::super) fn damage(&self, chance: &mut Chance) {
+        let kind = chance.pick(&["seg-", "seg-", "change-", "change-", "run-", "merged-"]);
+        let mut names = self.world.folder.names(kind);
+        let zero = FileName::Change(0).to_string();
+        names.retain(|name| *name != zero && !self.world.folder.state().is_damaged(name));
+        if names.is_empty() {
+            return;
+        }
+        let name = names.swap_remove(chance.below(names.len()));
+        let written = self.world.folder.damage(&name, |bytes| match chance.below(3) {
+            0 => bytes.truncate(bytes.len() / 2),
+            1 => bytes.fill(0),
+            _ => {
+                let at = chance.below(bytes.len().max(1));
+                bytes.get_mut(at).into_iter().for_each(|byte| *byte ^= 1);
+            }
+        });
+        // The end of a segment's name is not decided by the seed.
+        self.world.note(|| format!("{} is damaged", &name[..name.len().min(36)]));
+        if kind == "change-" {
+            self.world.oracle().damaged_change(&name);
+        } else if let Some(segment) = written.filter(|_| kind == "seg-").and_then(|bytes| segment(&bytes)) {
+            self.world.oracle().damaged_segment(&segment);
         }
     }
 
