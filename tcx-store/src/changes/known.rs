@@ -217,6 +217,9 @@ impl KnownChanges {
                     if !self.anchor_at(storage, number) {
                         continue;
                     }
+                    if number >= self.next && self.disown_repaired(storage).is_err() {
+                        continue;
+                    }
                     return self.push_found(table);
                 }
                 // The changes themselves are still there.
@@ -338,6 +341,11 @@ impl KnownChanges {
             self.unread.retain(|number, _| *number > table.number);
         } else {
             self.unread.remove(&table.number);
+        }
+        if table.merged_in.is_none() && table.all != number {
+            // A repair is about to put a tombstone for everything in the place of that change: what it kills by then is not what that has
+            // named.
+            self.tombstones.own.remove(table.all);
         }
         let table = Arc::new(table);
         self.change_tombstones(|tombstones| {

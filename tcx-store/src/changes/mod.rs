@@ -236,6 +236,11 @@ mod tests {
             assert!(doomed.too_large().is_some(), "{doomed:?}");
             decode(3, &bytes).unwrap_err();
         }
+        // As a file of another program may have one.
+        let long: Box<[u8]> = vec![b'k'; crate::MAX_KEY_BYTES + 1].into();
+        for doomed in [Doomed::Keys(vec![long.clone()]), Doomed::Views(vec![(long, 0)])] {
+            assert!(doomed.too_large().is_some_and(|what| what.contains("a key of 4097 bytes")));
+        }
         let table = |number| {
             let bytes = encode(number, KIND_TOMBSTONE, Random([1; 16]), &keys().payload(number));
             std::sync::Arc::new(TombstoneTable::open(number, ChangeBytes::Heap(bytes)).unwrap())

@@ -17,6 +17,7 @@ use super::{
     HEADER, KIND_MERGED, KIND_MERGED_OF_SEGMENTS, KIND_MERGED_OF_VIEWS, KIND_TOMBSTONE,
     KIND_TOMBSTONE_OF_SEGMENTS, KIND_TOMBSTONE_OF_VIEWS, header as change_header, most_bytes,
 };
+use crate::schema::key::MAX_KEY_BYTES;
 use crate::sys::bytes::Random;
 use crate::sys::checksum::ChecksummedWriter;
 
@@ -68,6 +69,17 @@ impl Doomed {
 
     /// What makes it too large for one change, if anything does: no reader would accept it.
     pub(crate) fn too_large(&self) -> Option<String> {
+        // Of a caller, none is so long. A file that another program has written may have longer ones.
+        let longest = match self {
+            Self::Keys(keys) => keys.iter().map(|key| key.len()).max(),
+            Self::Views(rows) => rows.iter().map(|(key, _)| key.len()).max(),
+            _ => None,
+        };
+        if let Some(longest) = longest.filter(|longest| *longest > MAX_KEY_BYTES) {
+            return Some(format!(
+                "cannot invalidate a key of {longest} bytes: a key has at most {MAX_KEY_BYTES}"
+            ));
+        }
         let (names, bytes) = match self {
             Self::Keys(keys) => (keys.len(), keys.iter().map(|key| key.len()).sum::<usize>()),
             Self::Views(rows) => (rows.len(), rows.iter().map(|(key, _)| key.len() + size_of::<u32>()).sum()),

@@ -25,6 +25,11 @@ impl ChangeNumbers {
         self.lock().binary_search(&number).is_ok()
     }
 
+    /// All of them, in ascending order.
+    pub(crate) fn all(&self) -> Vec<u64> {
+        self.lock().clone()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<u64>> {
         self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
     }

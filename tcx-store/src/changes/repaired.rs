@@ -106,11 +106,17 @@ pub(crate) struct Lost<'a> {
     pub(crate) there: &'a [Random],
 }
 
-/// The bytes of a new change by which a repair announces the segments that are about to be lost: no process that knows of it joins them.
-pub(crate) fn announcement_of_lost(number: u64, names: &[Random], doubtful: &[Random]) -> Vec<u8> {
+/// The bytes of a new change by which a repair announces the segments that are about to be lost: no process that knows of it joins them. Nor
+/// does it join others with rows that are older than change `killing`, unless that is 0: those are dead from now on.
+pub(crate) fn announcement_of_lost(
+    number: u64,
+    killing: u64,
+    names: &[Random],
+    doubtful: &[Random],
+) -> Vec<u8> {
     let leaving = [names, doubtful].concat();
     let evictions = vec![Eviction::new(number, number, u64::MAX, [&[], &[], &leaving])];
-    let payload = of_segments(&Whole { evictions, ..Whole::default() }, 0);
+    let payload = of_segments(&Whole { evictions, ..Whole::default() }, killing);
     encode(number, KIND_TOMBSTONE_OF_SEGMENTS, Random::new(), &payload)
 }
 
@@ -121,13 +127,11 @@ pub(crate) fn begin_of_repair(
     instance: Random,
     number: u64,
     killing: Option<u64>,
-    lost: Option<&Lost<'_>>,
+    lost: &Lost<'_>,
 ) -> Vec<u8> {
     let nonce = killing.map_or_else(Random::new, |_| begun_nonce(instance, number));
     let killing = killing.unwrap_or(0);
-    let Some(Lost { names, doubtful, before, there }) = lost else {
-        return encode(number, KIND_TOMBSTONE, nonce, &header(killing, killing, 0, &[]));
-    };
+    let Lost { names, doubtful, before, there } = lost;
     // Of what is there an earlier eviction may have killed some: this one does not say that it has not.
     let evictions = vec![Eviction::new(number, *before, u64::MAX, [&[], there, doubtful])];
     let dead = dead_by(number, names);

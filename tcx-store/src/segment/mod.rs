@@ -63,6 +63,7 @@ pub(crate) use tests::forged::forged;
 pub(crate) use verify::verify_segment;
 pub(crate) use writer::{SegmentHeader, WrittenSegment, write_segment};
 
+use crate::schema::key::MAX_KEY_BYTES;
 use crate::schema::leaf::Leaf;
 use crate::schema::presence::is_set;
 use crate::storage::name::SegmentName;
@@ -212,7 +213,9 @@ impl Segment {
             Some(view) => view,
             None => u32::from_le_bytes(*self.bytes_of(&batch.view, row)?.first_chunk()?),
         };
-        Some((self.bytes_of(&batch.key, row)?, view))
+        // No program of ours writes a longer one, and no change can name it.
+        let key = self.bytes_of(&batch.key, row)?;
+        (key.len() <= MAX_KEY_BYTES).then_some((key, view))
     }
 
     /// As [`bytes_of`](Self::bytes_of), if it is mapped.

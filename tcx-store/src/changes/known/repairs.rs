@@ -1,12 +1,14 @@
 //! Changes that a repair has put in the place of damaged ones.
 
+use std::collections::BTreeSet;
 use std::io;
 
 use super::KnownChanges;
 use crate::changes::read::{nonce, read};
-use crate::changes::same::{Origin, repair_nonce, says_repairs};
+use crate::changes::same::{Origin, listed, repair_nonce, says_repairs};
 use crate::changes::table::TombstoneTable;
 use crate::storage::Storage;
+use crate::storage::name::FileName;
 
 impl KnownChanges {
     /// A repair has put this in the place of a change that this process had read: what it kills is dead for others, and so it is here, and
@@ -31,7 +33,9 @@ impl KnownChanges {
             return Ok(());
         }
         // The last one, too, before which everything is dead: the rows that it had committed are not.
-        for number in (self.tombstones.all().max(1)..news.number).rev() {
+        let first = self.tombstones.all().max(1);
+        let numbers = self.numbers_in_use(storage)?.into_iter().rev();
+        for number in numbers.filter(|number| (first..news.number).contains(number)) {
             let repaired = repair_nonce(instance, number);
             match nonce(storage, number) {
                 Ok(Some(found)) if found == repaired => {}
@@ -51,6 +55,43 @@ impl KnownChanges {
             // What it names is known by the change that it takes the place of, or by merged ones. What that had committed counts no more.
             self.nonces.insert(number, repaired);
             self.tombstones.own.remove(number);
+        }
+        Ok(())
+    }
+
+    /// The changes that may have been read before they were damaged. A listing may lack some, and a change that nobody has made may have any
+    /// number.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the folder cannot be listed.
+    fn numbers_in_use(&self, storage: &dyn Storage) -> io::Result<BTreeSet<u64>> {
+        let listed = listed(storage).ok_or_else(|| io::Error::other("the folder cannot be listed"))?;
+        let listed = listed.iter().filter_map(|name| match name {
+            FileName::Change(number) => Some(*number),
+            _ => None,
+        });
+        let read = self.tombstones.tables.iter().map(|table| table.number);
+        let known = read.chain(self.nonces.keys().copied()).chain(self.tombstones.own.all());
+        Ok(listed.chain(known).collect())
+    }
+
+    /// Changes of this process that were repaired are its own no more. Due before merged changes are used instead of changes that are not
+    /// read: among these may be the one that says that others were repaired.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a change of this process cannot be read now.
+    pub(super) fn disown_repaired(&self, storage: &dyn Storage) -> io::Result<()> {
+        let Some(Origin { instance, .. }) = self.origin else { return Ok(()) };
+        for number in self.tombstones.own.all() {
+            match nonce(storage, number) {
+                Ok(Some(found)) if found == repair_nonce(instance, number) => {
+                    self.tombstones.own.remove(number)
+                }
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
         }
         Ok(())
     }

@@ -11,7 +11,8 @@ use crate::changes::new_tombstone::Doomed;
 use crate::changes::read::Doubt;
 use crate::changes::same::{Compared, Origin};
 use crate::changes::{
-    Dated, KIND_IDENTITY, KnownChanges, Lineage, ListedChanges, Needs, encode, tombstone_for_everything,
+    Dated, KIND_IDENTITY, KIND_MERGED, KnownChanges, Lineage, ListedChanges, Needs, encode, news_of_repairs,
+    tombstone_for_everything,
 };
 use crate::storage::name::FileName;
 use crate::storage::{FileInfo, LocalStorage, Storage, System};
@@ -64,6 +65,19 @@ fn known(storage: &dyn Storage) -> KnownChanges {
     let mut known = new(INSTANCE);
     assert!(!known.learn(storage, &listed(storage)));
     known
+}
+
+/// Files of another program: merged changes, and the news of a repair.
+#[test]
+fn a_huge_number_costs_no_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = folder(dir.path());
+    let number = 1 << 60;
+    let merged = encode(number, KIND_MERGED, INSTANCE, &Doomed::Keys(Vec::new()).payload(number));
+    storage.create_if_absent(&FileName::Merged(number).to_string(), &merged).unwrap();
+    let news = news_of_repairs(INSTANCE, number + 1);
+    storage.create_if_absent(&FileName::Change(number + 1).to_string(), &news).unwrap();
+    assert_eq!(known(&storage).newest(), Some(number + 1));
 }
 
 #[test]

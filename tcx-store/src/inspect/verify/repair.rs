@@ -9,8 +9,9 @@ use crate::changes::{
     tombstone_for_everything,
 };
 use crate::error::{Error, Result};
-use crate::inspect::Inspection;
+use crate::inspect::{Inspected, Inspection};
 use crate::live::listing::Listing;
+use crate::segment::Segment;
 use crate::storage::name::FileName;
 use crate::storage::{DAMAGED, Storage};
 use crate::sys::bytes::Random;
@@ -49,8 +50,10 @@ impl Repair<'_> {
     /// a tombstone could put values while another, which has read the damaged change before, joins the rows that these replace.
     ///
     /// A process may also have joined rows that are lost, and give the result its name later. So what is lost is announced in two changes, as
-    /// [what is evicted](crate::live::folder). Returns whether it was: no number is given while one may be that is damaged, and not repaired
-    /// now.
+    /// [what is evicted](crate::live::folder). A process that cannot read a damaged change may seal rows that are lost until it can, and others
+    /// may join these. So the first change kills them as well, for who knows it, and what others have joined by then is looked for after it.
+    ///
+    /// Returns whether it was announced: no number is given while one may be that is damaged, and not repaired now.
     fn begin(
         &self,
         damaged: &[Damage],
@@ -59,55 +62,32 @@ impl Repair<'_> {
     ) -> Result<bool> {
         let changes = changes(repaired, &[DamagedFile::Change]);
         let killing = changes.iter().rfind(|number| !merged.contains_key(*number)).copied().unwrap_or(0);
-        let [names, doubtful] = self.lost(repaired, &changes, killing)?;
         let Some(last) = last_repaired(damaged, repaired) else { return Ok(false) };
-        let killing = (!changes.is_empty()).then_some(killing);
-        let mut before = None;
-        if !names.is_empty() || !doubtful.is_empty() {
-            let bytes = |_, _: &Listing, number| announcement_of_lost(number, &names, &doubtful);
-            before = Some(self.create_after(last, bytes)?);
-        }
-        if before.is_some() || killing.is_some() {
-            self.create_after(last, |instance, listing, number| {
-                let others = listing.segments.iter().map(|name| name.random);
-                let there: Vec<Random> = others.filter(|own| !names.contains(own)).collect();
-                let announced =
-                    before.map(|before| Lost { names: &names, doubtful: &doubtful, before, there: &there });
-                begin_of_repair(instance, number, killing, announced.as_ref())
-            })?;
-        }
-        Ok(true)
-    }
-
-    /// The segments whose rows are lost by these repairs: their random bits, and those of what they were joined from; and those that cannot
-    /// be read, if their rows may be lost.
-    fn lost(&self, repaired: &[Damage], changes: &BTreeSet<u64>, killing: u64) -> Result<[Vec<Random>; 2]> {
         let moved = repaired.iter().filter(|damage| damage.kind == DamagedFile::Segment);
-        let moved: BTreeSet<&str> = moved.map(|damage| damage.file.as_str()).collect();
+        let moved: BTreeSet<Random> = moved.filter_map(|damage| random(&damage.file)).collect();
         if moved.is_empty() && changes.is_empty() {
-            return Ok([Vec::new(), Vec::new()]);
+            return Ok(true);
         }
-        let inspection = (self.look)()?;
-        let names = inspection.segments().filter_map(|own| random(&own.name));
-        // If one that is moved away was joined from segments that are still here, these live again.
-        let stays: BTreeSet<Random> = names.collect();
-        let mut lost: BTreeSet<Random> = moved.iter().filter_map(|name| random(name)).collect();
-        let mut doubtful = Vec::new();
-        for own in &inspection.segments {
-            let Some(segment) = own.segment.as_deref() else {
-                let is_moved = moved.contains(own.facts.name.as_str());
-                let is_unread = own.facts.state.hides_rows() && !changes.is_empty() && !is_moved;
-                doubtful.extend(random(&own.facts.name).filter(|_| is_unread));
-                continue;
-            };
+        let is_lost = |segment: &Segment| {
             let needs = segment.needs();
-            if needs.base < killing || needs.commit.is_some() && changes.contains(&needs.base) {
-                lost.extend(segment.lineage());
-            } else if moved.contains(own.facts.name.as_str()) {
-                lost.extend(segment.lineage().filter(|name| !stays.contains(name)));
-            }
-        }
-        Ok([lost.into_iter().collect(), doubtful])
+            needs.base < killing || needs.commit.is_some() && changes.contains(&needs.base)
+        };
+        let folder = (self.look)()?;
+        let mut names = lost(&folder, &moved, &is_lost);
+        let doubtful = if changes.is_empty() { Vec::new() } else { unread(&folder, &moved) };
+        let leaving: Vec<Random> = names.iter().copied().collect();
+        let before =
+            self.create_after(last, |_, number| announcement_of_lost(number, killing, &leaving, &doubtful))?;
+        let later = (self.look)()?;
+        let of_changes: BTreeSet<Random> = lineage(&later, &is_lost).collect();
+        let there = stay(&folder, &later, &of_changes);
+        names.extend(of_changes);
+        let names: Vec<Random> = names.into_iter().collect();
+        let there: Vec<Random> = there.into_iter().filter(|own| !names.contains(own)).collect();
+        let lost = Lost { names: &names, doubtful: &doubtful, before, there: &there };
+        let killing = (!changes.is_empty()).then_some(killing);
+        self.create_after(last, |instance, number| begin_of_repair(instance, number, killing, &lost))?;
+        Ok(true)
     }
 
     /// Processes that have read a change and later ones do not look at it again, and go on serving rows that it has committed. So after
@@ -115,7 +95,7 @@ impl Repair<'_> {
     fn announce(&self, damaged: &[Damage], repaired: &[Damage]) -> Result<()> {
         match last_repaired(damaged, repaired) {
             Some(last) if last > 0 => {
-                self.create_after(last, |instance, _, number| news_of_repairs(instance, number)).map(drop)
+                self.create_after(last, |instance, number| news_of_repairs(instance, number)).map(drop)
             }
             _ => Ok(()),
         }
@@ -131,8 +111,8 @@ impl Repair<'_> {
         said.map_err(|error| self.failed(&FileName::Change(*first).to_string(), error))
     }
 
-    /// Creates the next change after this one, and returns its number. Its bytes follow from a listing that has all changes before it.
-    fn create_after(&self, last: u64, bytes: impl Fn(Random, &Listing, u64) -> Vec<u8>) -> Result<u64> {
+    /// Creates the next change after this one, and returns its number.
+    fn create_after(&self, last: u64, bytes: impl Fn(Random, u64) -> Vec<u8>) -> Result<u64> {
         let create = || -> io::Result<u64> {
             let instance = instance(self.storage)?;
             loop {
@@ -141,7 +121,7 @@ impl Repair<'_> {
                 let next = (last + 1..u64::MAX).find(is_free).unwrap_or(u64::MAX);
                 // As before any change: no number is given twice, or left behind a gap.
                 self.storage.sync()?;
-                let bytes = bytes(instance, &listing, next);
+                let bytes = bytes(instance, next);
                 if self.storage.create_if_absent(&FileName::Change(next).to_string(), &bytes)? {
                     return Ok(next);
                 }
@@ -176,6 +156,49 @@ impl Repair<'_> {
     fn failed(&self, file: &str, error: io::Error) -> Error {
         Error::io("cannot repair", self.storage.path().join(file), error)
     }
+}
+
+/// The segments whose rows are lost by a repair: their random bits, and those of what they were joined from.
+fn lost(
+    folder: &Inspection,
+    moved: &BTreeSet<Random>,
+    is_lost: &dyn Fn(&Segment) -> bool,
+) -> BTreeSet<Random> {
+    // If one that is moved away was joined from segments that are still here, these live again.
+    let stays: BTreeSet<Random> = folder.segments().filter_map(|own| random(&own.name)).collect();
+    let is_moved = |own: &Segment| !is_lost(own) && moved.contains(&own.name().random);
+    let of_moved = lineage(folder, &is_moved).filter(|name| !stays.contains(name));
+    lineage(folder, is_lost).chain(of_moved).chain(moved.iter().copied()).collect()
+}
+
+/// The random bits of the names of these segments, and of those that they were joined from.
+fn lineage<'a>(
+    folder: &'a Inspection,
+    is_one: &'a dyn Fn(&Segment) -> bool,
+) -> impl Iterator<Item = Random> + 'a {
+    let opened = folder.segments.iter().filter_map(|own| own.segment.as_deref());
+    opened.filter(|segment| is_one(segment)).flat_map(Segment::lineage)
+}
+
+/// The segments that cannot be read, and whose rows may be lost: their random bits.
+fn unread(folder: &Inspection, moved: &BTreeSet<Random>) -> Vec<Random> {
+    let hides = folder.segments.iter().filter(|own| own.segment.is_none() && own.facts.state.hides_rows());
+    let names = hides.filter_map(|own| random(&own.facts.name));
+    names.filter(|name| !moved.contains(name)).collect()
+}
+
+/// The segments that are there now and stay, whatever they were joined from. Not those that have come since the first look and were joined
+/// from lost ones: by the time of the first change, rows may have been put in the place of these.
+fn stay(first: &Inspection, later: &Inspection, lost: &BTreeSet<Random>) -> BTreeSet<Random> {
+    let before: BTreeSet<Random> = first.segments().filter_map(|own| random(&own.name)).collect();
+    let is_joined_from_lost = |own: &Inspected| {
+        own.segment.as_ref().is_some_and(|own| own.lineage().any(|name| lost.contains(&name)))
+    };
+    let named = later.segments.iter().filter_map(|own| Some((random(&own.facts.name)?, own)));
+    named
+        .filter(|(name, own)| before.contains(name) || !is_joined_from_lost(own))
+        .map(|(name, _)| name)
+        .collect()
 }
 
 /// The random bits of the name of a segment.

@@ -129,6 +129,21 @@ fn text_that_is_no_text_is_missed_and_not_copied() {
 }
 
 #[test]
+fn a_key_that_is_longer_than_any_is_none() {
+    let folder = Folder::of_short_rows(KeyType::Text);
+    let rows = 3 * crate::MAX_KEY_BYTES;
+    let batch = folder.batch(0..rows as i64, 0);
+    let whole = Piece { source: PieceSource::Batch(&batch), rows: PieceRows::Range(0..rows) };
+    let segment = folder.open(folder.write(&[whole], &[]).unwrap());
+    let offsets = segment.batch.key.offsets.unwrap().get();
+    for (len, is_key) in [(crate::MAX_KEY_BYTES, true), (crate::MAX_KEY_BYTES + 1, false)] {
+        let forged = folder.open(forge(&folder, &segment, |bytes| put(bytes, offsets + 8, len as i64)));
+        assert_eq!(forged.key(0).is_some(), is_key);
+        assert_eq!(forged.judge_rest() == Verdict::Sound, false, "the next key is cut");
+    }
+}
+
+#[test]
 fn whatever_stands_in_headers_offsets_and_bitmaps_nothing_panics() {
     let (folder, name) = folder();
     let segment = folder.open(name);

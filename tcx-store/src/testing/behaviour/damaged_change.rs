@@ -8,7 +8,10 @@ use std::time::Duration;
 use super::folder::{CHANGE_1, CHANGE_2, opened};
 use crate::error::ErrorKind;
 use crate::storage::{LocalStorage, System};
-use crate::testing::{Faulty, column, compute, keys, module, process, spec, values, with_operations};
+use crate::testing::{
+    Faulty, column, compute, damage_and_repair, keys, kill_z, module, names, process, spec, values,
+    with_operations,
+};
 use crate::{Options, ReadMode, Store};
 
 #[test]
@@ -48,6 +51,22 @@ fn a_value_that_was_put_and_dies_by_the_repair_of_an_own_change_is_a_loss() {
     assert_eq!(store.flush_for(&losses).unwrap_err().kind(), ErrorKind::Superseded);
     assert_eq!(values(&store, &["w"]), [-1]);
     store.flush_for(&losses).unwrap();
+}
+
+/// The repair was killed before it had announced itself.
+#[test]
+fn a_value_that_was_put_and_dies_while_an_own_change_is_repaired_is_a_loss() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, losses) = (opened(dir.path()), Arc::new(crate::Losses::new()));
+    let mut rows = store.lookup_to_put(keys(&["w"]), None).unwrap();
+    store.insert_for(&losses, &mut rows, &[0], column(&[5]), None).unwrap();
+    store.invalidate(&keys(&["x"])).unwrap();
+    kill_z(&store);
+    damage_and_repair(dir.path(), CHANGE_2);
+    let news = names(dir.path(), "change-").into_iter().max().unwrap();
+    fs::remove_file(module(dir.path()).join(news)).unwrap();
+    assert_eq!(store.flush_for(&losses).unwrap_err().kind(), ErrorKind::Superseded);
+    assert_eq!(values(&store, &["w"]), [-1]);
 }
 
 #[test]

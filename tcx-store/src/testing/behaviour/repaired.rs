@@ -102,7 +102,7 @@ fn a_repaired_change_that_merged_changes_contain_kills_nothing() {
     assert_eq!(names(dir.path(), "merged-").len(), 1);
     before.invalidate(&keys(&["y"])).unwrap();
     damage(dir.path(), &change(4));
-    assert_eq!((repair(dir.path()), names(dir.path(), "change-").len()), (1, 20));
+    assert_eq!((repair(dir.path()), names(dir.path(), "change-").len()), (1, 21));
     for store in [&before, &process(dir.path())] {
         assert_eq!(values(store, &["x", "y"]), [1, -1]);
     }
@@ -269,6 +269,46 @@ fn what_a_repair_has_killed_stays_dead_beside_changes_that_were_merged_without_i
     for store in [&before, &after, &before, &after, &process(dir.path())] {
         assert_eq!(values(store, &["x", "y"]), [2, -1]);
     }
+}
+
+/// The change by which a repair begins has the number of the damaged one for everything before it.
+#[test]
+fn a_recompute_session_finds_no_row_of_another_while_its_change_is_being_repaired() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = with_changes(dir.path(), 0);
+    let session = RecomputeSession::new();
+    assert_eq!(replace(&store, &session, &["x"], 2), 1);
+    seal_all(&store);
+    let other = process(dir.path());
+    (0..2).for_each(|_| kill_z(&other));
+    compute(&other, &["w"], 1);
+    seal_all(&other);
+    assert_eq!(not_computed(&store, &session, &["w"]), 1);
+    damage(dir.path(), &change(1));
+    assert_eq!(repair(dir.path()), 1);
+    let news = names(dir.path(), "change-").into_iter().max().unwrap();
+    fs::remove_file(module(dir.path()).join(news)).unwrap();
+    assert_eq!(not_computed(&store, &session, &["w"]), 1);
+}
+
+#[test]
+fn a_recompute_session_finds_no_row_of_another_after_a_repair_that_was_merged() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = with_changes(dir.path(), 0);
+    let session = RecomputeSession::new();
+    assert_eq!(replace(&store, &session, &["x"], 2), 1);
+    seal_all(&store);
+    let other = process(dir.path());
+    (0..3).for_each(|_| kill_z(&other));
+    store.refresh().unwrap();
+    damage(dir.path(), &change(1));
+    assert_eq!(repair(dir.path()), 1);
+    compute(&other, &["w"], 1);
+    seal_all(&other);
+    (0..17).for_each(|_| kill_z(&other));
+    merge_changes(&other.core);
+    assert_eq!(names(dir.path(), "merged-").len(), 1);
+    assert_eq!(not_computed(&store, &session, &["w"]), 1);
 }
 
 /// How many of these rows the session has not computed, as it finds them.

@@ -39,6 +39,8 @@ mod recomputations;
 mod rejections;
 pub mod remote;
 mod renewals;
+#[cfg(test)]
+mod repairs;
 mod run;
 pub(crate) mod schedule;
 #[cfg(test)]

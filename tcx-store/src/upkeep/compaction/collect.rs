@@ -69,8 +69,14 @@ fn failed(core: &Core, error: io::Error) -> Error {
 fn are_known(core: &Core, listing: &Listing) -> io::Result<bool> {
     let known = core.live().changes.newest();
     let listed = listing.changes.changes.last().max(listing.changes.merged.last());
+    Ok(listed.copied() <= known && !is_overtaken(core)?)
+}
+
+/// Whether there is a change after the newest that is known.
+fn is_overtaken(core: &Core) -> io::Result<bool> {
+    let known = core.live().changes.newest();
     let next = FileName::Change(known.map_or(0, |newest| newest + 1));
-    Ok(listed.copied() <= known && !core.storage.is_there(&next.to_string())?)
+    core.storage.is_there(&next.to_string())
 }
 
 /// What can go by the changes that are known.
@@ -227,7 +233,10 @@ impl<'a> Collection<'a> {
             is_intact = segment.is_intact();
         }
         match is_intact {
-            Some(true) if !self.announce_cut(segment)? => self.collected.is_unfinished = true,
+            // Rows may have been evicted since: then the inputs may live again.
+            Some(true) if is_overtaken(self.core)? || !self.announce_cut(segment)? => {
+                self.collected.is_unfinished = true;
+            }
             Some(true) => segment.inputs().iter().for_each(|input| self.remove_segment(*input)),
             Some(false) => {
                 let segments = vec![segment.clone()];
