@@ -217,7 +217,7 @@ impl KnownChanges {
                     if !self.anchor_at(storage, number) {
                         continue;
                     }
-                    if number >= self.next && self.disown_repaired(storage).is_err() {
+                    if self.disown_repaired(storage, number).is_err() {
                         continue;
                     }
                     return self.push_found(table);
@@ -342,9 +342,8 @@ impl KnownChanges {
         } else {
             self.unread.remove(&table.number);
         }
-        if table.merged_in.is_none() && table.all != number {
-            // A repair is about to put a tombstone for everything in the place of that change: what it kills by then is not what that has
-            // named.
+        if table.all > self.tombstones.all() && (table.merged_in.is_some() || table.all != number) {
+            // A repair puts a tombstone for everything in the place of that change. This process has not named the rows that die by it.
             self.tombstones.own.remove(table.all);
         }
         let table = Arc::new(table);

@@ -95,15 +95,15 @@ fn find_merged(storage: &dyn Storage, instance: Random, number: u64) -> io::Resu
 
 /// Segments whose rows a repair takes out of service.
 #[derive(Debug)]
-pub(crate) struct Lost<'a> {
+pub(crate) struct Lost {
     /// The random bits of their names.
-    pub(crate) names: &'a [Random],
+    pub(crate) names: Vec<Random>,
     /// Segments that cannot be read, and may be lost, too: they are not joined any more.
-    pub(crate) doubtful: &'a [Random],
+    pub(crate) doubtful: Vec<Random>,
     /// The number of the change that has announced them.
     pub(crate) before: u64,
-    /// The other segments that are there now: what was joined from lost ones is dead, but for these.
-    pub(crate) there: &'a [Random],
+    /// The segments that stay, whatever they were joined from: others that were joined from lost ones are dead.
+    pub(crate) there: Vec<Random>,
 }
 
 /// The bytes of a new change by which a repair announces the segments that are about to be lost: no process that knows of it joins them. Nor
@@ -127,11 +127,13 @@ pub(crate) fn begin_of_repair(
     instance: Random,
     number: u64,
     killing: Option<u64>,
-    lost: &Lost<'_>,
+    lost: Option<&Lost>,
 ) -> Vec<u8> {
     let nonce = killing.map_or_else(Random::new, |_| begun_nonce(instance, number));
     let killing = killing.unwrap_or(0);
-    let Lost { names, doubtful, before, there } = lost;
+    let Some(Lost { names, doubtful, before, there }) = lost else {
+        return encode(number, KIND_TOMBSTONE, nonce, &header(killing, killing, 0, &[]));
+    };
     // Of what is there an earlier eviction may have killed some: this one does not say that it has not.
     let evictions = vec![Eviction::new(number, *before, u64::MAX, [&[], there, doubtful])];
     let dead = dead_by(number, names);

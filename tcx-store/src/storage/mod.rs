@@ -100,8 +100,8 @@ pub trait Storage: Send + Sync + fmt::Debug {
         wanted.iter().map(unsupported).collect()
     }
 
-    /// Reads a part of a file through the file system, and nothing of it: reading a page of a mapped file that the disk cannot give would
-    /// end the process.
+    /// Reads a part of a file, to find out whether the disk can give it: reading such a page of a mapped file would end the process. Where
+    /// no file is verified in place, this does nothing.
     ///
     /// # Errors
     ///

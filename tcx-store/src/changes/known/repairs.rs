@@ -9,6 +9,7 @@ use crate::changes::same::{Origin, listed, repair_nonce, says_repairs};
 use crate::changes::table::TombstoneTable;
 use crate::storage::Storage;
 use crate::storage::name::FileName;
+use crate::sys::bytes::Random;
 
 impl KnownChanges {
     /// A repair has put this in the place of a change that this process had read: what it kills is dead for others, and so it is here, and
@@ -59,8 +60,8 @@ impl KnownChanges {
         Ok(())
     }
 
-    /// The changes that may have been read before they were damaged. A listing may lack some, and a change that nobody has made may have any
-    /// number.
+    /// The changes that may have been read before they were damaged. A listing may lack some, and a change that no process has made may have
+    /// any number.
     ///
     /// # Errors
     ///
@@ -76,23 +77,48 @@ impl KnownChanges {
         Ok(listed.chain(known).collect())
     }
 
-    /// Changes of this process that were repaired are its own no more. Due before merged changes are used instead of changes that are not
-    /// read: among these may be the one that says that others were repaired.
+    /// Changes of this process that were repaired are its own no more. Due before merged changes of this number are used in place of changes
+    /// that are not read: among these may be the one that says that others were repaired.
     ///
     /// # Errors
     ///
-    /// Returns an error if a change of this process cannot be read now.
-    pub(super) fn disown_repaired(&self, storage: &dyn Storage) -> io::Result<()> {
+    /// Returns an error if a change cannot be read now.
+    pub(super) fn disown_repaired(&self, storage: &dyn Storage, merged: u64) -> io::Result<()> {
         let Some(Origin { instance, .. }) = self.origin else { return Ok(()) };
-        for number in self.tombstones.own.all() {
-            match nonce(storage, number) {
-                Ok(Some(found)) if found == repair_nonce(instance, number) => {
-                    self.tombstones.own.remove(number)
-                }
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
+        let mut own = self.tombstones.own.all();
+        // What is older is dead in any case.
+        own.retain(|number| *number > self.tombstones.all());
+        if own.is_empty() || !self.may_have_news(storage, instance, merged)? {
+            return Ok(());
+        }
+        for number in own {
+            if nonce_if_any(storage, number)? == Some(repair_nonce(instance, number)) {
+                self.tombstones.own.remove(number);
             }
         }
         Ok(())
+    }
+
+    /// Whether any of the changes up to this one that are not read may say that others were repaired.
+    fn may_have_news(&self, storage: &dyn Storage, instance: Random, last: u64) -> io::Result<bool> {
+        for number in self.next..=last {
+            // In a part of a copy, merged changes may be all there is of it.
+            if nonce_if_any(storage, number)?.is_none_or(|nonce| says_repairs(nonce, instance, number)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// The nonce of a change; `None` if it is not there, or does not begin as that change does.
+///
+/// # Errors
+///
+/// Returns an error if it cannot be read.
+fn nonce_if_any(storage: &dyn Storage, number: u64) -> io::Result<Option<Random>> {
+    match nonce(storage, number) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        found => found,
     }
 }

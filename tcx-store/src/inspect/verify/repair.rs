@@ -68,35 +68,48 @@ impl Repair<'_> {
         if moved.is_empty() && changes.is_empty() {
             return Ok(true);
         }
+        self.announce_lost(last, killing, &changes, &moved)?;
+        Ok(true)
+    }
+
+    /// Creates the new changes, after change `last`, that say what is lost: the rows of segments that are `moved` away, those before change
+    /// `killing`, and those that any of these changes has committed.
+    fn announce_lost(
+        &self,
+        last: u64,
+        killing: u64,
+        changes: &BTreeSet<u64>,
+        moved: &BTreeSet<Random>,
+    ) -> Result<()> {
         let is_lost = |segment: &Segment| {
             let needs = segment.needs();
             needs.base < killing || needs.commit.is_some() && changes.contains(&needs.base)
         };
+        let killed = (!changes.is_empty()).then_some(killing);
         let folder = (self.look)()?;
-        let mut names = lost(&folder, &moved, &is_lost);
-        let doubtful = if changes.is_empty() { Vec::new() } else { unread(&folder, &moved) };
-        let leaving: Vec<Random> = names.iter().copied().collect();
-        let before =
-            self.create_after(last, |_, number| announcement_of_lost(number, killing, &leaving, &doubtful))?;
-        let later = (self.look)()?;
-        let of_changes: BTreeSet<Random> = lineage(&later, &is_lost).collect();
-        let there = stay(&folder, &later, &of_changes);
-        names.extend(of_changes);
-        let names: Vec<Random> = names.into_iter().collect();
-        let there: Vec<Random> = there.into_iter().filter(|own| !names.contains(own)).collect();
-        let lost = Lost { names: &names, doubtful: &doubtful, before, there: &there };
-        let killing = (!changes.is_empty()).then_some(killing);
-        self.create_after(last, |instance, number| begin_of_repair(instance, number, killing, &lost))?;
-        Ok(true)
+        let leaving: Vec<Random> = lost(&folder, moved, &is_lost).into_iter().collect();
+        let doubtful = if changes.is_empty() { Vec::new() } else { unread(&folder, moved) };
+        let mut announced = None;
+        if killing > 0 || !leaving.is_empty() || !doubtful.is_empty() {
+            let first = |_, number| announcement_of_lost(number, killing, &leaving, &doubtful);
+            let before = self.create_after(last, first)?;
+            let later = (self.look)()?;
+            let of_changes: BTreeSet<Random> = lineage(&later, &is_lost).collect();
+            let mut there = stay(&folder, &later, &of_changes);
+            let names: BTreeSet<Random> = of_changes.into_iter().chain(leaving.iter().copied()).collect();
+            there.retain(|name| !names.contains(name));
+            let [names, there] = [names, there].map(|names| names.into_iter().collect());
+            announced = Some(Lost { names, doubtful, before, there });
+        }
+        let second = |instance, number| begin_of_repair(instance, number, killed, announced.as_ref());
+        self.create_after(last, second).map(drop)
     }
 
     /// Processes that have read a change and later ones do not look at it again, and go on serving rows that it has committed. So after
     /// changes were repaired, a new one makes them look.
     fn announce(&self, damaged: &[Damage], repaired: &[Damage]) -> Result<()> {
         match last_repaired(damaged, repaired) {
-            Some(last) if last > 0 => {
-                self.create_after(last, |instance, number| news_of_repairs(instance, number)).map(drop)
-            }
+            Some(last) if last > 0 => self.create_after(last, news_of_repairs).map(drop),
             _ => Ok(()),
         }
     }

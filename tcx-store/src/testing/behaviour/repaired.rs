@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::changes::Doomed;
 use crate::testing::{
-    change, column, compute, damage, keys, kill_z, module, names, process, replace, seal_all, values,
+    change, column, compute, damage, keys, kill_z, module, names, process, replace, rewrite, seal_all, values,
 };
 use crate::upkeep::tasks::merge_changes;
 use crate::{DamagedFile, LookupOptions, RecomputeSession, Store};
@@ -102,7 +102,7 @@ fn a_repaired_change_that_merged_changes_contain_kills_nothing() {
     assert_eq!(names(dir.path(), "merged-").len(), 1);
     before.invalidate(&keys(&["y"])).unwrap();
     damage(dir.path(), &change(4));
-    assert_eq!((repair(dir.path()), names(dir.path(), "change-").len()), (1, 21));
+    assert_eq!((repair(dir.path()), names(dir.path(), "change-").len()), (1, 20));
     for store in [&before, &process(dir.path())] {
         assert_eq!(values(store, &["x", "y"]), [1, -1]);
     }
@@ -288,6 +288,31 @@ fn a_recompute_session_finds_no_row_of_another_while_its_change_is_being_repaire
     assert_eq!(repair(dir.path()), 1);
     let news = names(dir.path(), "change-").into_iter().max().unwrap();
     fs::remove_file(module(dir.path()).join(news)).unwrap();
+    assert_eq!(not_computed(&store, &session, &["w"]), 1);
+}
+
+/// The repair was killed after its first two changes, and a process that had read the damaged one before merges them.
+#[test]
+fn a_recompute_session_finds_no_row_of_another_after_the_begin_of_a_repair_was_merged() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = with_changes(dir.path(), 0);
+    let session = RecomputeSession::new();
+    assert_eq!(replace(&store, &session, &["x"], 2), 1);
+    seal_all(&store);
+    let other = process(dir.path());
+    (0..2).for_each(|_| kill_z(&other));
+    compute(&other, &["w"], 1);
+    seal_all(&other);
+    store.refresh().unwrap();
+    damage(dir.path(), &change(1));
+    let damaged = fs::read(module(dir.path()).join(change(1))).unwrap();
+    assert_eq!(repair(dir.path()), 1);
+    let news = names(dir.path(), "change-").into_iter().max().unwrap();
+    fs::remove_file(module(dir.path()).join(news)).unwrap();
+    rewrite(&module(dir.path()).join(change(1)), &damaged);
+    (0..17).for_each(|_| kill_z(&other));
+    merge_changes(&other.core);
+    assert_eq!(names(dir.path(), "merged-").len(), 1);
     assert_eq!(not_computed(&store, &session, &["w"]), 1);
 }
 

@@ -226,26 +226,39 @@ fn what_is_joined_while_others_are_about_to_be_removed_loses_no_other_row() {
 }
 
 /// The one that evicts lists the folder after its first change, and the listing lacks the joined segment, whose inputs are about to be removed.
+/// Another thread of that process may have learned of the eviction by then.
 #[test]
 fn what_is_joined_and_missing_from_the_listing_of_an_eviction_loses_no_other_row() {
-    let mut script = Script::new(3);
-    three_segments(&mut script);
-    script.may_cut(&["a1", "a2"]);
-    // The joined segment is the only one that has come lately.
-    (0..12).for_each(|_| script.invalidate(2, "b3"));
-    (0..3).for_each(|process| script.refresh(process));
-    script.pause(1, Operation::Evict { bytes: 1 }, "create", "change-");
-    script.run(0, COMPACT);
-    // It has planned, and verifies the joined segment.
-    script.pause(0, COLLECT, "list", "");
-    script.pause_again(0, "list", "");
-    script.pause_again(0, "sync", "");
-    script.pause_again(1, "list", "");
-    script.resume_with(1, Fault::Gap("seg-"));
-    script.0.finish_all();
-    (0..3).for_each(|process| script.refresh(process));
-    assert!(script.values(2, &["a3", "b1", "b2"]).iter().all(Option::is_some));
-    script.end();
+    for (is_known, is_over) in [(false, false), (true, false), (true, true)] {
+        let mut script = Script::with_two_threads(3);
+        three_segments(&mut script);
+        script.may_cut(&["a1", "a2"]);
+        // The joined segment is the only one that has come lately.
+        (0..12).for_each(|_| script.invalidate(2, "b3"));
+        (0..3).for_each(|process| script.refresh(process));
+        script.pause(1, Operation::Evict { bytes: 1 }, "create", "change-");
+        script.run(0, COMPACT);
+        // It has planned, and verifies the joined segment.
+        script.pause(0, COLLECT, "list", "");
+        script.pause_again(0, "list", "");
+        script.pause_again(0, "sync", "");
+        script.pause_again(1, "list", "");
+        if is_over {
+            script.resume_with(1, Fault::Gap("seg-"));
+        }
+        if is_known {
+            script.0.run_beside(0, Operation::Refresh { fresh: true });
+        }
+        if is_over {
+            script.resume(0);
+        } else {
+            script.resume_with(1, Fault::Gap("seg-"));
+        }
+        script.0.finish_all();
+        (0..3).for_each(|process| script.refresh(process));
+        assert!(script.values(2, &["a3", "b1", "b2"]).iter().all(Option::is_some));
+        script.end();
+    }
 }
 
 /// As long as the eviction has not decided what is dead, rows are found: an invalidation of what is found names them.

@@ -120,6 +120,7 @@ pub(super) struct Process {
 
 /// What a process does more or less often, of a thousand times.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "a process has any of these habits, or none")]
 pub(super) struct Habits {
     /// A lookup is that of a recomputing handle.
     pub(super) recomputes: usize,

@@ -375,6 +375,12 @@ impl Simulation {
         self.finish(process);
     }
 
+    /// Runs an operation on the thread that looks up while the first is busy.
+    #[cfg(test)]
+    pub(super) fn run_beside(&mut self, process: usize, operation: Operation) {
+        self.begin(self.thread(process, Role::Reads), operation, Until::Done);
+    }
+
     pub(super) fn violation(&self) -> Option<String> {
         self.world.oracle().violation().map(str::to_owned)
     }

@@ -23,18 +23,23 @@ pub(super) struct Script(pub(super) Simulation);
 
 impl Script {
     pub(super) fn new(processes: usize) -> Self {
-        Self::with(processes, false)
+        Self::with(processes, 1, false)
+    }
+
+    /// Processes with a second thread that looks up while the first is busy.
+    pub(super) fn with_two_threads(processes: usize) -> Self {
+        Self::with(processes, 2, false)
     }
 
     /// Processes whose rows have stamps.
     pub(super) fn with_stamps(processes: usize) -> Self {
-        Self::with(processes, true)
+        Self::with(processes, 1, true)
     }
 
-    fn with(processes: usize, stamps: bool) -> Self {
+    fn with(processes: usize, threads: usize, stamps: bool) -> Self {
         let setup = Setup {
             processes,
-            threads: 1,
+            threads,
             weather: Weather::default(),
             time_to_live: None,
             habits: Habits::plain(0),

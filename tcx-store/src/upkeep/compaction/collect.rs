@@ -233,8 +233,7 @@ impl<'a> Collection<'a> {
             is_intact = segment.is_intact();
         }
         match is_intact {
-            // Rows may have been evicted since: then the inputs may live again.
-            Some(true) if is_overtaken(self.core)? || !self.announce_cut(segment)? => {
+            Some(true) if !self.still_stands(segment)? || !self.announce_cut(segment)? => {
                 self.collected.is_unfinished = true;
             }
             Some(true) => segment.inputs().iter().for_each(|input| self.remove_segment(*input)),
@@ -245,6 +244,24 @@ impl<'a> Collection<'a> {
             None => self.collected.is_unfinished = true,
         }
         Ok(())
+    }
+
+    /// Whether a segment stands for its inputs by every change that there is after it was verified, which takes its time: rows may have been
+    /// evicted since, and then the inputs may live again.
+    fn still_stands(&self, segment: &Segment) -> io::Result<bool> {
+        if is_overtaken(self.core)? {
+            // By a change that need not concern it.
+            let mut live = self.core.live();
+            live.refresh().map_err(io::Error::other)?;
+            self.core.install(&mut live);
+            drop(live);
+            if is_overtaken(self.core)? {
+                return Ok(false);
+            }
+        }
+        // Last: other threads may have learned changes at any time before.
+        let live = self.core.live();
+        Ok(live.changes.are_settled() && !live.is_doubted(segment) && !live.is_killed(segment))
     }
 
     /// Says that the inputs of a segment are dead if it was trimmed: a copy of the folder may have them, and not this segment. `false` if they
