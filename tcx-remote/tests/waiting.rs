@@ -42,6 +42,25 @@ fn while_the_store_is_away_rows_are_found_and_kept_and_they_are_sent_when_it_is_
     assert_eq!(other.values(&[1, 2, 3, 4]), [Some(10), Some(20), Some(20), Some(30)]);
 }
 
+/// The change was created after the tool that removed the prefix had listed it.
+#[test]
+fn rows_are_not_sent_to_what_is_left_of_a_module_if_that_is_its_newest_change() {
+    let server = Server::start();
+    let one = Machine::impatient(&server);
+    one.compute(&[1], 10);
+    one.store().flush().unwrap();
+    one.store().invalidate(&Keys::ints([9], 0)).unwrap();
+    for key in server.keys() {
+        if !key.contains("change-00000000000000000001") {
+            server.remove(&key);
+        }
+    }
+    one.store().refresh().unwrap_or_default();
+    one.compute(&[2], 20);
+    one.store().flush().unwrap_err();
+    assert_eq!(segments(&server), 0);
+}
+
 #[test]
 fn segments_are_sent_in_the_background_several_at_the_same_time() {
     let server = Server::start();

@@ -129,8 +129,9 @@ impl Inner {
     /// The copy of a change that needs no look at the store, because the last one holds.
     ///
     /// If the newest known change is the same, so is change 0: the numbers of another one begin again, and their nonces are random. Only
-    /// while a module is removed object by object may its newest change outlive its change 0. A segment that is sent then names the
-    /// instance that it is of, so no process takes it for one of another; for a change that is created then, change 0 is looked at.
+    /// while a module is removed object by object may its newest change outlive its change 0; forever, if that change was created
+    /// at that time. A segment that is sent then names the instance that it is of, so no process takes it for one of another; after a listing
+    /// that does not show change 0, and for a change that is created then, change 0 is looked at.
     fn copy_that_holds(&self, name: &str) -> io::Result<Option<File>> {
         let Some(known) = self.known(name)? else { return Ok(None) };
         // A copy that is gone is received again.
@@ -150,6 +151,12 @@ impl Inner {
         let is_same = self.map_change_there(&newest).is_ok()
             && self.known(&newest)?.is_some_and(|known| known.path == path);
         Ok(if is_same { copy() } else { None })
+    }
+
+    /// Whether a listing shows the change 0 that is known, if one is.
+    pub(super) fn is_origin(&self, listed: Option<&Object>) -> io::Result<bool> {
+        let Some(known) = self.known(&change(0))? else { return Ok(true) };
+        Ok(listed.is_some_and(|listed| known.is(listed)))
     }
 
     fn known(&self, name: &str) -> io::Result<Option<KnownChange>> {
@@ -256,8 +263,11 @@ impl Inner {
             return self.find_nonce(0, zero);
         }
         if !newest.is_empty() {
-            // It says enough of change 0: see `copy_that_holds`.
-            return self.find_nonce(number, newest);
+            // It says enough of change 0, unless a listing has not shown that: see `copy_that_holds`.
+            return match self.find_nonce(number, newest)? {
+                Found::Same if self.needs_origin()? => self.find_nonce(0, zero),
+                other => Ok(other),
+            };
         }
         match (self.find_merged(number)?, self.find_nonce(0, zero)?) {
             (Found::Same, Found::Absent) => Ok(Found::Other),

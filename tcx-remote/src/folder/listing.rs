@@ -29,6 +29,10 @@ impl Inner {
         };
         // What is learned of it is confirmed by new looks.
         self.wrote()?;
+        if !self.is_origin(objects.get(&change(0)))? {
+            // The module is being removed, or was replaced: from now on its newest change says nothing of change 0.
+            self.doubt_origin()?;
+        }
         let listed: BTreeMap<_, _> =
             objects.into_iter().map(|(name, object)| (name, (object.bytes, object.modified))).collect();
         if !listed.contains_key(&change(0)) {

@@ -77,6 +77,11 @@ impl Inner {
         })
     }
 
+    /// Change 0 is looked at before its copy is used again.
+    pub(super) fn doubt_origin(&self) -> io::Result<()> {
+        self.state(|state| state.looks.needs_origin = true)
+    }
+
     pub(super) fn needs_origin(&self) -> io::Result<bool> {
         self.state(|state| state.looks.needs_origin)
     }
