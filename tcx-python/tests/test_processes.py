@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -133,6 +134,35 @@ def test_a_fork_waits_until_no_thread_is_within_a_network(directory):
     module.started.wait()
     assert join(in_child(lambda: cached(inputs([2]), ids=[2])), seconds=10) == 0
     thread.join()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_ctrl_c_while_a_fork_waits_leaves_no_lock_held(directory):
+    module = Guarded().eval()
+    cached = tcx.cached(module, directory, id="guarded_v1", outputs=tcx.f32[4])
+    others = [tcx.cached(network(), directory, id=f"other{number}_v1", outputs=tcx.f32[2]) for number in range(4)]
+    thread = threading.Thread(target=lambda: cached(inputs([1]), ids=[1]))
+    thread.start()
+    module.started.wait()
+    # Before the network is done, for which the fork waits.
+    signal.setitimer(signal.ITIMER_REAL, 0.03)
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        child = in_child(lambda: None)
+    except KeyboardInterrupt:
+        child = None
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    thread.join()
+    if child is not None:
+        join(child)
+    done = threading.Event()
+    threading.Thread(target=lambda: (*(own(inputs([2]), ids=[2]) for own in [cached, *others]), done.set()), daemon=True).start()
+    assert done.wait(30), "a lock is held"
+
+
+def interrupt(*_):
+    raise KeyboardInterrupt
 
 
 def test_a_network_may_fork(directory):

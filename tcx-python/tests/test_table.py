@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import pickle
+import threading
 from collections import OrderedDict, namedtuple
 
 import numpy
@@ -325,3 +326,25 @@ def test_a_function_that_uses_its_own_handle_is_an_error_and_not_a_wait_without_
         with pytest.raises(tcx.ModuleViolationError, match="it would wait for itself forever"):
             table.fetch(["a"], lambda missing, use=use: [use()])
     assert table.fetch(["a"], lambda missing: [3]) == [3]
+
+
+@pytest.mark.parametrize("is_one", [False, True])
+def test_functions_that_use_the_table_of_each_other_do_not_wait_for_each_other(directory, is_one):
+    cache = tcx.Cache(directory)
+    handles = [cache.table("a_v1" if is_one else f"{name}_v1", outputs=tcx.i64[()]) for name in "ab"]
+    both, done = threading.Barrier(2), []
+
+    def work(own, other, ids):
+        def compute(_):
+            both.wait()
+            return other.fetch([ids[1]], lambda missing: torch.tensor([1]))
+
+        done.append(own.fetch([ids[0]], compute).tolist())
+
+    first, second = handles
+    threads = [threading.Thread(target=work, args=each, daemon=True) for each in [(first, second, "xy"), (second, first, "zw")]]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert done == [[1], [1]]

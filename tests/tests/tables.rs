@@ -4,8 +4,8 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Barrier};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
@@ -233,6 +233,30 @@ fn a_closure_may_use_another_handle_of_its_table_for_its_own_values() {
     });
     // Half of the time after which a request that waits for nothing goes on.
     assert_eq!(result.recv_timeout(Duration::from_secs(30)).expect("it waits for itself"), [5]);
+}
+
+/// With other ids, so that neither waits for a value of the other.
+#[test]
+fn closures_that_use_the_table_of_each_other_do_not_wait_for_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::open(dir.path()).unwrap();
+    let open = |name| Arc::new(cache.table::<Vec<i64>>(name).unwrap());
+    for (one, other) in [(open("a_v1"), open("b_v1")), (open("c_v1"), open("c_v1"))] {
+        let (both, (tell, told)) = (Arc::new(Barrier::new(2)), channel());
+        for (own, its, ids) in [(one.clone(), other.clone(), ["x", "y"]), (other, one, ["z", "w"])] {
+            let (both, tell) = (both.clone(), tell.clone());
+            thread::spawn(move || {
+                let found = own.get_or_compute(&[ids[0]], |_| {
+                    both.wait();
+                    its.get_or_compute(&[ids[1]], |_| Ok(vec![1]))
+                });
+                tell.send(found.unwrap()).unwrap();
+            });
+        }
+        for _ in 0..2 {
+            assert_eq!(told.recv_timeout(Duration::from_mins(1)).unwrap(), [1]);
+        }
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::mem;
 use std::ops::{Deref, DerefMut};
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use tcx_store::Process;
 
@@ -66,6 +66,28 @@ impl<T> Alone<T> {
     ///
     /// Returns an error if the lock would never be released: see [`Refused`].
     pub(crate) fn lock(&self) -> Result<Held<'_, T>, Refused> {
+        self.check_free()?;
+        // A panic has left nothing half-done behind: rows are stored whole or not at all.
+        let value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(Held { mark: Mark::new(&self.holder), value })
+    }
+
+    /// Takes the lock if no other thread holds it.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock).
+    pub(crate) fn try_lock(&self) -> Result<Option<Held<'_, T>>, Refused> {
+        self.check_free()?;
+        let value = match self.value.try_lock() {
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Ok(value) => value,
+        };
+        Ok(Some(Held { mark: Mark::new(&self.holder), value }))
+    }
+
+    fn check_free(&self) -> Result<(), Refused> {
         // First: a thread that forked while it held the lock holds it in the child, too.
         if !self.process.is_current() {
             return Err(Refused::Forked);
@@ -75,9 +97,7 @@ impl<T> Alone<T> {
         if self.holder.load(Ordering::Relaxed) == this_thread() {
             return Err(Refused::Held);
         }
-        // A panic has left nothing half-done behind: rows are stored whole or not at all.
-        let value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(Held { mark: Mark::new(&self.holder), value })
+        Ok(())
     }
 }
 

@@ -18,6 +18,7 @@ use validate::{Validate, select};
 
 use crate::cache::Shared;
 use crate::cache::alone::{Alone, Held, Refused};
+use crate::cache::claims::computes;
 use crate::cache::coverage::Coverage;
 use crate::cache::gather::{Found, Gather};
 use crate::cache::mode::{Call, Rows};
@@ -286,14 +287,16 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         self.rows.stats()
     }
 
-    /// Waits until no other thread computes or stores values.
+    /// Waits until no other thread computes or stores values. `None` for a closure or module that uses this table, if another thread does: two
+    /// closures that use the table of each other would wait for each other. They may compute a value twice, as two processes may.
     ///
     /// # Errors
     ///
     /// Returns an error if this thread holds the lock, because it would wait for itself, and in a forked process, whose parent
     /// may have held it at the fork.
-    fn compute_alone(&self) -> Result<Held<'_, ()>> {
-        self.computing.lock().map_err(|refused| match refused {
+    fn compute_alone(&self) -> Result<Option<Held<'_, ()>>> {
+        let held = if computes() { self.computing.try_lock() } else { self.computing.lock().map(Some) };
+        held.map_err(|refused| match refused {
             Refused::Forked => self.shared.forked(),
             Refused::Held => Error::module(
                 &self.id,

@@ -11,7 +11,7 @@ from ..engine import ids as keys
 from ..engine.handle import rows_not_kept
 from ..engine.rows import Found, Opening, Rows, timed
 from ..errors import InvalidBatchError, InvalidSettingsError, ModuleViolationError
-from ..runtime.locks import ProcessLock
+from ..runtime.locks import ProcessLock, computes
 from ..runtime.numbers import whole
 from ..runtime.progress import progress
 from ..runtime.untraced import untraced
@@ -111,7 +111,7 @@ class Table(Upkeep, Generic[Batch]):
                 "compute them where the module is, or open it in this process with `tcx.cached`"
             )
         self._refuse_itself()
-        with self._computing:
+        with self._computing.turn():
             listed = keys.listed(ids)
             while True:
                 found = self._rows.lookup_to_write(packed, found)
@@ -120,7 +120,8 @@ class Table(Upkeep, Generic[Batch]):
                     return found
                 self._rows.check_any(positions)
                 missing = [listed[position] for position in positions]
-                values, seconds = timed(lambda: compute(missing))
+                with computes():
+                    values, seconds = timed(lambda: compute(missing))
                 found = self._rows.settled(packed, found, values, positions)
                 if found is not None:
                     break
@@ -162,7 +163,7 @@ class Table(Upkeep, Generic[Batch]):
         listed = keys.listed(ids)
         packed = self._rows.pack(listed, self._view)
         columns = self._rows.columns(values, len(listed))
-        with self._computing:
+        with self._computing.turn():
             store = self._rows.changed()
             if len(set(listed)) != len(listed):
                 raise InvalidBatchError(f"module `{self.id}`: an id is twice in the batch, and one row cannot hold two values; pass each id once")

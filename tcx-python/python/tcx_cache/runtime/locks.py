@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
 import weakref
+from collections.abc import Iterator
 from types import TracebackType
 
 
@@ -32,6 +34,21 @@ class ProcessLock:
         """In a child of ``fork``, before it runs anything else."""
         self._own, self._holder = threading.Lock(), None
 
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """Holds it. A thread that runs code of the user with another lock held does not wait for it: two functions that use the table of each other
+        would wait for each other. They may compute a value twice, as two processes may."""
+        if getattr(_here, "computes", False) and not self._own.acquire(blocking=False):
+            yield
+            return
+        if not getattr(_here, "computes", False):
+            self._own.acquire()
+        self._holder = (os.getpid(), threading.get_ident())
+        try:
+            yield
+        finally:
+            self.__exit__(None, None, None)
+
     @property
     def is_held_here(self) -> bool:
         """Whether this thread holds it."""
@@ -50,6 +67,18 @@ class ProcessLock:
 
 
 _LOCKS: weakref.WeakSet[ProcessLock] = weakref.WeakSet()
+_here = threading.local()
+
+
+@contextlib.contextmanager
+def computes() -> Iterator[None]:
+    """This thread runs a function or a module of the user, and holds its lock."""
+    before = getattr(_here, "computes", False)
+    _here.computes = True
+    try:
+        yield
+    finally:
+        _here.computes = before
 
 
 #: The seconds that a fork waits for threads at most: one of them may wait for the thread that forks.
@@ -60,7 +89,11 @@ _held: dict[int, list[ProcessLock]] = {}
 def _hold_all() -> None:
     """Waits until no thread is within a network. A child would find the mutexes of its tensors locked, and nothing releases them there."""
     deadline = time.monotonic() + _PATIENCE
-    _held[threading.get_ident()] = [lock for lock in list(_LOCKS) if lock.hold(deadline - time.monotonic())]
+    held = _held[threading.get_ident()] = []
+    for lock in list(_LOCKS):
+        if lock.hold(deadline - time.monotonic()):
+            # At once: Ctrl-C may end this at any time, and those that are held are released all the same.
+            held.append(lock)
 
 
 def _release_all() -> None:

@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
 use self::flight::{End, Flight};
-pub(crate) use self::request::{Entered, Request};
-use self::request::{Waiting, computes};
+use self::request::Waiting;
+pub(crate) use self::request::{Entered, Request, computes};
 use crate::cache::alone::{Alone, Refused};
 
 /// How long a request waits for another one. That may never end: its loader waits for this one by way of a thread that it has

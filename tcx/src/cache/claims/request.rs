@@ -100,8 +100,8 @@ impl Drop for Entered {
     }
 }
 
-/// Whether this thread runs a module.
-pub(super) fn computes() -> bool {
+/// Whether this thread runs a module or the closure of a table.
+pub(crate) fn computes() -> bool {
     WORK.with_borrow(|work| work.as_ref().is_some_and(|work| work.computes))
 }
 
