@@ -37,6 +37,47 @@ def test_a_module_after_another_never_reads_rows_of_other_weights_there(director
             chained(directory, **changed)
 
 
+def test_rows_made_of_rows_of_changed_weights_do_not_become_durable_either(directory):
+    torch.manual_seed(1)
+    net = frozen(torch.nn.Linear(4096, 64, bias=False))
+    before = net.weight.clone()
+    features = tcx.cached(net, directory, id="features_v1", outputs=tcx.f32[64], flush_interval=3600)
+    middle = tcx.cached(frozen(torch.nn.Identity()), directory, id="middle_v1", outputs=tcx.f32[64], after=features, flush_interval=3600)
+    last = frozen(torch.nn.Linear(64, 2))
+    scores = tcx.cached(last, directory, id="head_v1", outputs=tcx.f32[2], after=middle, flush_interval=3600)
+    inputs = torch.ones(2, 4096)
+
+    def compute(ids):
+        return scores(middle(features(inputs, ids=ids), ids=ids), ids=ids)
+
+    compute(["a", "b"])
+    for own in (features, middle, scores):
+        own.flush()
+    # Between the cache lines that are read after each batch.
+    net.weight.data[0, 100] = 1e6
+    compute(["c", "d"])
+    with pytest.raises(tcx.ModuleViolationError, match="module `features_v1`, whose outputs are inputs of `head_v1`: weight `weight`"):
+        scores.flush()
+    # It is known from now on.
+    with pytest.raises(tcx.ModuleViolationError, match="module `features_v1`, whose outputs are inputs of `head_v1`"):
+        scores(torch.ones(1, 64), ids=["e"])
+    net.weight.data.copy_(before)
+    scores.close()
+    own = tcx.cached(net, None, id="features_v1", outputs=tcx.f32[64])
+    between = tcx.cached(frozen(torch.nn.Identity()), None, id="middle_v1", outputs=tcx.f32[64], after=own)
+    assert tcx.cached(last, directory, id="head_v1", outputs=tcx.f32[2], after=between).coverage(["a", "c", "d"]).missing == ["c", "d"]
+
+
+def test_a_module_after_a_view_never_reads_rows_of_another_view(directory):
+    features = tcx.cached(backbone(1), None, id="features_v1", outputs=tcx.f32[3])
+    with tcx.cached(head(), directory, id="head_v1", after=features.view(1)) as scores:
+        scores(torch.randn(2, 3), ids=["a", "b"])
+    with pytest.raises(tcx.MismatchError, match="`features_v1/view`"):
+        tcx.cached(head(), directory, id="head_v1", after=features)
+    with tcx.cached(head(), directory, id="head_v1", after=features.view(1)) as scores:
+        assert scores.coverage(["a", "b"]).is_complete
+
+
 def test_outputs_that_are_not_known_are_asked_for(directory):
     features = tcx.cached(backbone(1), directory, id="features_v1")
     with pytest.raises(tcx.InvalidSettingsError, match="the outputs of `features_v1` are not known yet.*declare `outputs=`"):

@@ -55,6 +55,36 @@ class First(torch.nn.Module):
         return batch["x"] if hasattr(batch, "keys") else batch.x
 
 
+@dataclasses.dataclass
+class Late:
+    x: torch.Tensor
+    late: object = dataclasses.field(init=False, default=None)
+
+
+@pytest.mark.parametrize("name", ["late", "other"])
+def test_an_output_with_more_than_its_constructor_takes_is_refused(name):
+    class Module(torch.nn.Module):
+        def forward(self, x):
+            output = Late(x)
+            setattr(output, name, x.sum(1))
+            return output
+
+    with pytest.raises(tcx.InvalidOutputError, match=f"has `{name}`, which is no argument of its constructor.*return a dict"):
+        tcx.cached(Module().eval(), None, id="m_v1")(torch.ones(2, 3), ids=["a", "b"])
+
+
+def test_an_output_whose_other_fields_have_their_defaults_comes_from_the_cache_and_moves(directory):
+    class Module(torch.nn.Module):
+        def forward(self, x):
+            return Late(x)
+
+    cached = tcx.cached(Module().eval(), directory, id="m_v1")
+    for _ in range(2):
+        assert cached(torch.ones(2, 3), ids=["a", "b"]).late is None
+    assert [rows.x.shape for _, rows in tcx.torch.epoch(cached, ["a", "b"], batch_size=2, device="cpu")] == [(2, 3)]
+    assert tcx.torch.FeatureDataset(cached, ["a", "b"])[1].x.shape == (3,)
+
+
 @pytest.mark.parametrize("made", [Scaled, Frozen, Halved])
 def test_an_input_is_not_changed_a_second_time_by_the_code_of_its_class(made):
     batch = made(torch.randn(3, 2))

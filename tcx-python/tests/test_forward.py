@@ -344,6 +344,8 @@ def test_an_id_with_two_inputs_is_reported(directory, linear):
         strict(torch.randn(2, 4), ids=["a", "a"])
     row = torch.randn(1, 4)
     assert strict(row.repeat(2, 1), ids=["a", "a"]).shape == (2, 2)
+    with pytest.raises(tcx.InvalidBatchError, match="one row cannot hold both"):
+        strict([torch.ones(3), torch.ones(4)], ids=["b", "b"])
 
 
 def test_it_is_a_module_with_the_names_of_the_one_inside(directory):

@@ -134,4 +134,4 @@ def test_what_was_read_of_a_module_is_shown_to_the_garbage_collector(directory):
     cached.flush()
     referred = [id(own) for own in gc.get_referents(walked.contents)]
     assert {id(module), id(module.layer), id(module.sizes), id(module.names), id(vars(module))} <= {*referred}
-    assert computing.watch in [getattr(own, "__self__", None) for own in gc.get_referents(attestation)]
+    assert computing in [getattr(own, "__self__", None) for own in gc.get_referents(attestation)]

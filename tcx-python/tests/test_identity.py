@@ -204,6 +204,40 @@ def test_a_module_that_breaks_its_promise_is_found_out_by_the_first_batch(module
     assert cached.coverage(["a", "b", "c", "d"]).missing == ["a", "b", "c", "d"]
 
 
+class Ranked(torch.nn.Module):
+    def forward(self, x):
+        return x[:, 0].argsort().argsort()
+
+
+class AboveTheMean(torch.nn.Module):
+    def forward(self, x):
+        return x[:, 0] > x.mean()
+
+
+class Named(torch.nn.Module):
+    def forward(self, x):
+        return [str(int(rank)) for rank in x[:, 0].argsort(descending=True).argsort()]
+
+
+@pytest.mark.parametrize("module", [Ranked(), AboveTheMean(), Named()])
+def test_labels_that_depend_on_the_batch_in_most_samples_are_found_out(module):
+    cached = tcx.cached(module.eval(), None, id="m_v1")
+    with pytest.raises(tcx.ModuleViolationError, match="depends on the rest of its batch: field `value` is not the same in . of 8 samples"):
+        cached(torch.arange(16.0)[:, None], ids=[*range(16)])
+
+
+def test_labels_that_other_kernels_change_in_a_few_samples_are_kept():
+    class Rounded(torch.nn.Module):
+        def forward(self, x):
+            # As if the last bits of one in sixteen were others alone.
+            return x[:, 0].long() + ((len(x) == 1) & (x[:, 0].long() % 16 == 0))
+
+    cached = tcx.cached(Rounded().eval(), None, id="m_v1")
+    for start in range(0, 400, 40):
+        numbers = [*range(start, start + 40)]
+        assert cached(torch.tensor(numbers)[:, None].float(), ids=numbers).tolist() == numbers
+
+
 def test_a_random_module_that_writes_every_output_to_the_same_memory_is_found_out():
     memory, counter = torch.empty(8, 3), itertools.count()
 

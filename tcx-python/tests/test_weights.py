@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
+import functools
+from collections import deque
+from types import SimpleNamespace
 
 import numpy
 import pytest
@@ -30,6 +34,12 @@ class Scaled(torch.nn.Module):
             "array": lambda: setattr(self, "factor", own.numpy()),
             "module": lambda: setattr(self, "parts", [Holder(own)]),
             "parameters": lambda: setattr(self, "parts", [torch.nn.Parameter(own, requires_grad=False)]),
+            "dataclass": lambda: setattr(self, "kept", Kept([own])),
+            "slots": lambda: setattr(self, "kept", Slotted(own)),
+            "object": lambda: setattr(self, "kept", Plain(own)),
+            "namespace": lambda: setattr(self, "kept", SimpleNamespace(own=own)),
+            "deque": lambda: setattr(self, "kept", deque([own])),
+            "partial": lambda: setattr(self, "kept", functools.partial(torch.mul, other=own)),
         }
         self.register_parameter("hidden", torch.nn.Parameter(own, requires_grad=False)) if place not in places else places[place]()
         self.place = place
@@ -51,6 +61,12 @@ class Scaled(torch.nn.Module):
             "nested": lambda: self.factors["a"][0]["b"],
             "module": lambda: self.parts[0].own,
             "parameters": lambda: self.parts[0],
+            "dataclass": lambda: self.kept.own[0],
+            "slots": lambda: self.kept.own,
+            "object": lambda: self.kept.own,
+            "namespace": lambda: self.kept.own,
+            "deque": lambda: self.kept[0],
+            "partial": lambda: self.kept.keywords["other"],
         }
         return value.get(self.place, lambda: self.hidden)()
 
@@ -64,7 +80,25 @@ class Holder(torch.nn.Module):
         self.own = torch.nn.Parameter(own, requires_grad=False)
 
 
+@dataclasses.dataclass
+class Kept:
+    own: list[torch.Tensor]
+
+
+class Slotted:
+    __slots__ = ("own",)
+
+    def __init__(self, own):
+        self.own = own
+
+
+class Plain:
+    def __init__(self, own):
+        self.own = own
+
+
 PLACES = ["buffer", "attribute", "list", "nested", "array", "module", "parameters", "dropped", "replaced"]
+PLACES += ["dataclass", "slots", "object", "namespace", "deque", "partial"]
 
 
 def scaled(factor, place):
@@ -268,6 +302,26 @@ def test_weights_without_values_are_refused():
 def test_arrays_of_any_form_are_read(linear, array):
     linear.array = array
     tcx.cached(linear, None, id="m_v1")(torch.ones(2, 4), ids=["a", "b"])
+
+
+@pytest.mark.parametrize("form", ["reversed", "swapped", "read-only"])
+def test_what_is_written_to_arrays_of_any_form_is_noticed(directory, form):
+    class Offset(torch.nn.Module):
+        def forward(self, x):
+            return x + torch.from_numpy(self.offset.astype("f4"))
+
+    base = numpy.arange(4, dtype=">f4" if form == "swapped" else "f4")
+    module = Offset().eval()
+    module.offset = base[::-1] if form == "reversed" else base.view()
+    module.offset.flags.writeable = form != "read-only"
+    cached = tcx.cached(module, directory, id="m_v1", flush_interval=3600)
+    cached(torch.ones(1, 4), ids=["a"])
+    cached(torch.ones(1, 4), ids=["b"])
+    base *= 100
+    with pytest.raises(tcx.ModuleViolationError, match="changed"):
+        cached(torch.ones(1, 4), ids=["c"])
+    with pytest.raises(tcx.ModuleViolationError, match="2 computed rows were not kept"):
+        cached.flush()
 
 
 class Constant(torch.nn.Module):

@@ -35,10 +35,12 @@ def are_same(one: Any, other: Any) -> bool:
     if isinstance(one, (PerSample, Parts)):
         return are_same(one.items, other.items)
     if is_tensor(one) and is_tensor(other):
+        if one.shape != other.shape:
+            return False
         same = one == other
-        if one.shape == other.shape and (one.is_floating_point() or one.is_complex()):
+        if one.is_floating_point() or one.is_complex():
             same = same | (one.isnan() & other.isnan())
-        return one.shape == other.shape and bool(same.all())
+        return bool(same.all())
     if is_array(one) and is_array(other):
         return one.shape == other.shape and bool(((one == other) | ((one != one) & (other != other))).all())
     if isinstance(one, Mapping) and isinstance(other, Mapping):

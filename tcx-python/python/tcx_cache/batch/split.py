@@ -11,11 +11,11 @@ import dataclasses
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MemberDescriptorType
 from typing import Any, Callable
 
 from ..errors import InvalidBatchError
 from ..tensors.memory import is_array, is_numeric, is_tensor
+from .attributes import evaluated, unnamed
 
 #: Selects the samples at some positions from a part of the inputs.
 Select = Callable[[Any, "list[int]"], Any]
@@ -302,7 +302,7 @@ def _dataclass(value: Any, rows: int, path: str, counted: _Counted) -> Select:
         for name, item in zip(names, items):
             object.__setattr__(made, name, item)
         # The copy has them of all samples; they are computed again from the parts that it has.
-        for name in _evaluated(made) - {*names}:
+        for name in evaluated(made) - {*names}:
             object.__delattr__(made, name)
         return made
 
@@ -313,7 +313,7 @@ def _dataclass(value: Any, rows: int, path: str, counted: _Counted) -> Select:
 
 def _check_attributes(value: Any, names: list[str], path: str) -> None:
     """Refuses a dataclass with attributes beside its fields: they may follow from all samples, and stay as they are where some are selected."""
-    others = sorted(_attributes(value) - {*names} - _evaluated(value))
+    others = unnamed(value, names)
     if others:
         name, cls = others[0], type(value).__name__
         # In a list, it is not one for each sample because of that.
@@ -321,30 +321,6 @@ def _check_attributes(value: Any, names: list[str], path: str) -> None:
             f"{path} is {cls}, whose attribute `{name}` is no field, so it would stay that of the whole batch where samples are selected: declare it, as in "
             f"`{name}: torch.Tensor = field(init=False)`, make it a `functools.cached_property`, or give {cls} a method `__tcx_select__(positions)` and `__len__`"
         )
-
-
-def _attributes(value: Any) -> set[str]:
-    """What was set on an instance, in its `__dict__` and in its slots."""
-    classes = [vars(cls) for cls in type(value).__mro__ if "__slots__" in vars(cls)]
-    slots = {name for own in classes for name, member in own.items() if isinstance(member, MemberDescriptorType)}
-    # An instance that `Batch[int](…)` has made knows that type.
-    return {*_vars(value), *(name for name in slots if hasattr(value, name))} - {"__orig_class__"}
-
-
-def _evaluated(value: Any) -> set[str]:
-    """The cached properties of an instance that have their value."""
-    return {name for name in _vars(value) if isinstance(_of_class(type(value), name), functools.cached_property)}
-
-
-def _of_class(cls: type, name: str) -> Any:
-    """An attribute as the class defines it."""
-    return next((vars(own)[name] for own in cls.__mro__ if name in vars(own)), None)
-
-
-def _vars(value: Any) -> dict[str, Any]:
-    """The `__dict__` of an instance, which one with slots only has not."""
-    found: dict[str, Any] = getattr(value, "__dict__", {})
-    return found
 
 
 def _children(

@@ -1,17 +1,20 @@
 """The tensors of a module, also those that its ``state_dict`` does not show: they decide outputs as well.
 
 These are buffers that are not persistent, parameters that a ``state_dict`` of one's own leaves out or returns otherwise, and tensors, arrays
-and modules that are attributes, or in lists, tuples, dicts and sets that are attributes.
+and modules that are attributes, or in containers and dataclasses that are attributes, or attributes of other objects that are attributes.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any
 
 from .. import _native
+from ..batch.attributes import in_slots
 from ..tensors.memory import is_array, is_tensor
 from .wrappers import unwrap
 
@@ -111,6 +114,26 @@ class Scan:
         elif isinstance(value, (set, frozenset)):
             self._is_plain &= isinstance(value, frozenset)
             self._items(value, ((f"{path}[{number}]", item) for number, item in enumerate(sorted(value, key=repr))))
+        elif isinstance(value, deque):
+            self._is_plain = False
+            self._items(value, ((f"{path}[{number}]", item) for number, item in enumerate([*value])))
+        elif isinstance(value, functools.partial):
+            given = [*enumerate(value.args), *self._read(value.keywords), ("func", value.func)]
+            self._items(value, ((f"{path}[{key!r}]", item) for key, item in given))
+        elif dataclasses.is_dataclass(value) or isinstance(value, SimpleNamespace):
+            self._items(value, ((f"{path}.{name}", item) for name, item in self._held(value)))
+        else:
+            # Of any other object, such as a tokenizer with its vocabulary, only what it has itself.
+            own = [(name, item) for name, item in self._held(value) if is_tensor(item) or is_array(item) or isinstance(item, self._module)]
+            self._items(value, ((f"{path}.{name}", item) for name, item in own))
+
+    def _held(self, value: Any) -> list[tuple[str, Any]]:
+        """The attributes of an object, in its ``__dict__`` and in its slots."""
+        own = getattr(value, "__dict__", None)
+        held = self._read(own) if isinstance(own, dict) else []
+        slots = in_slots(value)
+        self._is_plain &= not slots
+        return [*held, *slots]
 
     def _items(self, container: Any, items: Iterable[tuple[str, Any]]) -> None:
         if id(container) in self._seen:
@@ -162,7 +185,16 @@ def as_tensor(value: Any) -> Any:
     import numpy
     import torch
 
-    is_native = value.dtype.isnative and all(stride >= 0 for stride in value.strides)
-    if not (isinstance(value, numpy.ndarray) and value.flags.writeable and is_native):
+    if is_copied(value):
         value = numpy.array(value, dtype=value.dtype.newbyteorder("="))
     return torch.from_numpy(value)
+
+
+def is_copied(value: Any) -> bool:
+    """Whether :func:`as_tensor` copies it: an array of a form that a tensor cannot have."""
+    if is_tensor(value):
+        return False
+    import numpy
+
+    is_native = value.dtype.isnative and all(stride >= 0 for stride in value.strides)
+    return not (isinstance(value, numpy.ndarray) and value.flags.writeable and is_native)

@@ -15,7 +15,7 @@ from ..tensors.captures import beside_captures
 from . import sample
 from .adapters import adapters
 from .script import script
-from .unsaved import Scan, as_tensor, left_out
+from .unsaved import Scan, as_tensor, is_copied, left_out
 from .weights import contiguous, fingerprint, refuse, saved
 from .wrappers import flat
 
@@ -42,6 +42,8 @@ class _Weight:
     version: int
     form: tuple[Any, ...]
     checksum: bytes
+    #: Whether the tensor is a copy of an array: only the values of the array show what was written to it.
+    is_copy: bool
 
     @staticmethod
     def freeze(name: str, source: Any) -> _Weight:
@@ -49,15 +51,17 @@ class _Weight:
         # The version first: a write at the same time is then noticed, and so is other memory.
         version, alias = _version(tensor), tensor.detach()
         checksum = _checksum(alias, name)
-        return _Weight(name, source, tensor, alias, version, _form(alias), checksum)
+        return _Weight(name, source, tensor, alias, version, _form(alias), checksum, is_copied(source))
 
     def is_touched(self, source: Any) -> bool:
         """Whether something was written to it through torch, or it has other memory, or is another tensor."""
+        if self.is_copy and self.is_written():
+            return True
         return source is not self.source or _version(self.tensor) != self.version or _form(self.tensor) != self.form
 
     def is_written(self) -> bool:
         """Whether its memory has other values than when it was frozen."""
-        return _checksum(self.alias, self.name) != self.checksum
+        return _checksum(as_tensor(self.source) if self.is_copy else self.alias, self.name) != self.checksum
 
     def again(self, source: Any) -> _Weight | None:
         """The weight as it is now, with its memory of now; ``None`` if its values have changed.
@@ -91,6 +95,7 @@ class _Untouched:
         self._versions = [own.version for own in tracked]
         self._addresses, self._strides = [own.form[0] for own in weights], [own.form[3] for own in weights]
         self._forms = [(own.form[1], own.form[2], own.form[4]) for own in weights]
+        self._copies = [own for own in weights if own.is_copy]
 
     def holds(self) -> bool:
         """Whether nothing was written to them through torch, and they have the same memory."""
@@ -99,6 +104,7 @@ class _Untouched:
             and [*map(_ADDRESS, self._all)] == self._addresses
             and [*map(_STRIDE, self._all)] == self._strides
             and [*map(_FORM, self._all)] == self._forms
+            and not any(own.is_written() for own in self._copies)
         )
 
 
@@ -280,6 +286,14 @@ class Watch:
 
     def _fail(self, name: str, what: str, is_attribute: bool = False) -> None:
         self._changed = f"weight `{name}`: {what}; {_OF_FORWARD if is_attribute or name in self._attributes else _REMEDY}"
+        self._check_known()
+
+    def refuse_changed(self) -> None:
+        """Refuses weights that were found to have changed. It does not look at them.
+
+        Raises:
+            ModuleViolationError: if they have.
+        """
         self._check_known()
 
     def _check_known(self) -> None:

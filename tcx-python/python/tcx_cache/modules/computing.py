@@ -18,7 +18,7 @@ from ..errors import InvalidBatchError, InvalidWeightsError, ModuleViolationErro
 from ..identity.adapters import adapters
 from ..identity.surroundings import Surroundings
 from ..identity.watch import Watch
-from ..runtime.locks import ProcessLock
+from ..runtime.locks import ProcessLock, computes
 from ..runtime.warn import warn
 from .checks import VERSION, Checks
 
@@ -41,6 +41,8 @@ class Computing:
         self.lock = ProcessLock()
         self.surroundings = surroundings
         self.watch = Watch(module, allows_gradients)
+        #: The modules whose outputs are the inputs of this one: rows made of rows of changed weights must not become durable either.
+        self.upstream: tuple[Computing, ...] = ()
         self.checks = Checks(name, recheck)
         #: Whether it was looked up which checks an earlier process has recorded.
         self.is_looked_up = False
@@ -62,7 +64,7 @@ class Computing:
             ModuleViolationError: if the copy has other weights or adapters than the rows were computed with.
         """
         own = Computing(inner(module), self.shared, self.name, self.allows_gradients, self.recheck, self.refuses_repeated, self.surroundings)
-        own.module = module
+        own.module, own.upstream = module, self.upstream
         if own.watch.known != self.watch.known:
             raise ModuleViolationError(
                 f"module `{self.name}`: its copy has other weights or adapters than the cached module was frozen with, so it cannot share its rows; copy the module "
@@ -110,8 +112,19 @@ class Computing:
         """What the writer asks before rows of this module become durable."""
         # A child of `fork` has one of its own: the writer thread of its parent may have been using the other at that moment.
         if self._attestation is None or self._attestation[0] != os.getpid():
-            self._attestation = os.getpid(), _native.Attestation(self.watch.attest)
+            self._attestation = os.getpid(), _native.Attestation(self._attest)
         return self._attestation[1]
+
+    def _attest(self) -> str | None:
+        """What has changed, of the weights of this module and of those before it."""
+        for own in (self, *self.upstream):
+            changed = own.watch.attest()
+            if changed is not None:
+                return changed if own is self else f"{self._before(own)}: {changed}"
+        return None
+
+    def _before(self, own: Computing) -> str:
+        return f"module `{own.name}`, whose outputs are inputs of `{self.name}`"
 
     def run(self, inputs: Inputs, are_copies: bool = True) -> Any:
         """The output of the module, which is frozen before and after."""
@@ -121,7 +134,7 @@ class Computing:
         self.check()
         written = _versions(inputs)
         try:
-            with torch.set_grad_enabled(not self._has_shown_gradients):
+            with computes(), torch.set_grad_enabled(not self._has_shown_gradients):
                 # With gradients on, a trainable tensor shows itself in what it takes part in, also one that is no parameter.
                 output = self.module(*inputs.args, **inputs.kwargs, **(copy.deepcopy(self.shared) if self.shared else {}))
         except BaseException:
@@ -167,6 +180,11 @@ class Computing:
             has_changed = self.watch.check(has_run)
         except (InvalidWeightsError, ModuleViolationError) as error:
             raise ModuleViolationError(f"module `{self.name}`: {error}") from error
+        for own in self.upstream:
+            try:
+                own.watch.refuse_changed()
+            except ModuleViolationError as error:
+                raise ModuleViolationError(f"{self._before(own)}: {error}") from error
         expected = self.watch.known.adapters
         # A module without adapters gets some by other attributes only.
         found = self._adapters = adapters(inner(self.module)) if has_changed or self._adapters else ""

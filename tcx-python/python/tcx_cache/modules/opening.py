@@ -49,7 +49,10 @@ def open_module(
         computing = Computing(inner(module), dict(shared or {}), name, allow_gradients, recheck, refuse_repeated_ids, Surroundings(config))
     except InvalidWeightsError as error:
         raise InvalidWeightsError(f"module `{name}`: {error}") from error
-    identity = [*_identity(computing, config, type_name, fields, assume_stateless), *_upstream(name, after)]
+    before = _before(name, after)
+    identity = [*_identity(computing, config, type_name, fields, assume_stateless), *_upstream(name, before)]
+    chain = [own._computing for own in before if isinstance(own, Cached)]
+    computing.upstream = tuple(dict.fromkeys(one for own in chain for one in (own, *own.upstream)))
     # A compiled module computes with the weights of the one inside.
     computing.module = module
     opening = opening.of(identity, _provenance(computing))
@@ -105,12 +108,19 @@ def _check_assumed(known: Known, fields: Mapping[str, Any] | None, assumed: Sequ
             raise InvalidSettingsError(f"`assume_stateless=`: `{name}` is no tensor that `state_dict` leaves out: expected one of them (here: {found})")
 
 
-def _upstream(name: str, after: Any) -> Entries:
+def _before(name: str, after: Any) -> list[Upkeep]:
+    """Those whose outputs are the inputs of this module."""
+    before = after if isinstance(after, (list, tuple)) else [] if after is None else [after]
+    other = next((own for own in before if not isinstance(own, Upkeep)), None)
+    if other is not None:
+        raise InvalidSettingsError(f"module `{name}`: `after=`: expected a cached module or a table, found {type(other).__name__}")
+    return [*before]
+
+
+def _upstream(name: str, before: list[Upkeep]) -> Entries:
     """The identities of those whose outputs are the inputs of this module, under their ids."""
     found: Entries = []
-    for own in after if isinstance(after, (list, tuple)) else [] if after is None else [after]:
-        if not isinstance(own, Upkeep):
-            raise InvalidSettingsError(f"module `{name}`: `after=`: expected a cached module or a table, found {type(own).__name__}")
+    for own in before:
         rows = own._rows
         # The folder may have been created since.
         schema = rows.schema or (rows.schema if rows.handle is not None else None)
@@ -120,7 +130,9 @@ def _upstream(name: str, after: Any) -> Entries:
                 f"`{own.id}`, or compute a batch with it before"
             )
         outputs = ", ".join(f"{column}: {of.described}" for column, of in schema.columns())
-        entered = [*rows.opening.entries, ("Outputs", outputs), *schema.entries()]
+        # The rows of another view are of other inputs.
+        view = [("view", str(own._view))] if own._view else []
+        entered = [*rows.opening.entries, ("Outputs", outputs), *schema.entries(), *view]
         found += [(f"{own.id}/{path}", value) for path, value in entered]
     return found
 

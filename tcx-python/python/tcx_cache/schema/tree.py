@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Union
 
+from ..batch.attributes import unnamed
 from ..errors import CorruptError, Error, InvalidOutputError
 from ..tensors.memory import is_nested
 from . import classes
@@ -211,13 +212,28 @@ def parts(value: Any) -> list[tuple[str, Any]] | None:
     """The named parts of an output; ``None`` of a value that is a leaf."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         # A ModelOutput of transformers is a dict of the fields that are not None, too.
-        return [(field.name, getattr(value, field.name)) for field in dataclasses.fields(value) if field.init]
+        named = [(field.name, getattr(value, field.name)) for field in dataclasses.fields(value) if field.init]
+        _refuse_others(value, [name for name, _ in named])
+        return named
     if isinstance(value, dict):
         return [(_name(name), part) for name, part in value.items()]
     if isinstance(value, tuple):
         names = getattr(value, "_fields", None) or [str(number) for number in range(len(value))]
         return list(zip(names, value))
     return None
+
+
+def _refuse_others(value: Any, names: list[str]) -> None:
+    """Refuses a dataclass with more than the fields by which it is made: it would come without that from the cache, or with what its class makes of
+    other rows."""
+    defaults = {field.name: field.default for field in dataclasses.fields(value) if not field.init}
+    others = [name for name in unnamed(value, names) if not (name in defaults and getattr(value, name) is defaults[name])]
+    if others:
+        name, cls = others[0], type(value).__name__
+        raise InvalidOutputError(
+            f"an output of the class {cls} has `{name}`, which is no argument of its constructor, so it would be missing where the row comes from the cache: "
+            f"declare it as a field that is one, make it a `functools.cached_property`, or return a dict"
+        )
 
 
 def group_like(value: Any, children: list[tuple[str, Node]]) -> Group:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, Union, cast, overload
 
@@ -159,5 +160,5 @@ def _first(features: Any) -> Any:
         parts = [_first(part) for part in features]
         return type(features)(*parts) if hasattr(features, "_fields") else tuple(parts)
     if hasattr(features, "__dataclass_fields__"):
-        return type(features)(**{name: _first(getattr(features, name)) for name in features.__dataclass_fields__})
+        return type(features)(**{field.name: _first(getattr(features, field.name)) for field in dataclasses.fields(features) if field.init})
     return None if features is None else features[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -184,5 +185,5 @@ def moved(rows: Any, device: torch.device) -> Any:
     if isinstance(rows, list):
         return [moved(part, device) for part in rows]
     if hasattr(rows, "__dataclass_fields__"):
-        return type(rows)(**{name: moved(getattr(rows, name), device) for name in rows.__dataclass_fields__})
+        return type(rows)(**{field.name: moved(getattr(rows, field.name), device) for field in dataclasses.fields(rows) if field.init})
     return rows
