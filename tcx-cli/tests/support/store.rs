@@ -39,3 +39,17 @@ pub(crate) fn segments(server: &Server, module: &str) -> Vec<String> {
     keys.retain(|key| key.contains(&format!("/{module}/seg-")));
     keys
 }
+
+/// How many segments the near tier has.
+pub(crate) fn segments_received(dir: &Path) -> usize {
+    fn count(dir: &Path) -> usize {
+        let entries = std::fs::read_dir(dir).into_iter().flatten().map(Result::unwrap);
+        entries
+            .map(|entry| match entry.path() {
+                path if path.is_dir() => count(&path),
+                path => usize::from(path.to_string_lossy().contains("/files/seg-")),
+            })
+            .sum()
+    }
+    count(&dir.join("near"))
+}
