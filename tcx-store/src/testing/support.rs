@@ -161,6 +161,12 @@ pub(crate) fn damage_and_repair(dir: &Path, name: &str) {
     assert_eq!(crate::repair(&module(dir), &found, &mut |_, _| {}).unwrap().len(), 1);
 }
 
+/// As if a repair had been killed before it had announced itself: by the last change that it makes.
+pub(crate) fn forget_announcement(dir: &Path) {
+    let news = names(dir, "change-").into_iter().max().unwrap();
+    std::fs::remove_file(module(dir).join(news)).unwrap();
+}
+
 /// The files of the folder whose names begin so.
 pub(crate) fn names(dir: &Path, prefix: &str) -> Vec<String> {
     let Ok(files) = std::fs::read_dir(dir.join("m_v1")) else { return Vec::new() };

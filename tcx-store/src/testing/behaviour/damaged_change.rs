@@ -9,8 +9,8 @@ use super::folder::{CHANGE_1, CHANGE_2, opened};
 use crate::error::ErrorKind;
 use crate::storage::{LocalStorage, System};
 use crate::testing::{
-    Faulty, column, compute, damage_and_repair, keys, kill_z, module, names, process, spec, values,
-    with_operations,
+    Faulty, column, compute, damage_and_repair, forget_announcement, keys, kill_z, module, process, spec,
+    values, with_operations,
 };
 use crate::{Options, ReadMode, Store};
 
@@ -63,8 +63,7 @@ fn a_value_that_was_put_and_dies_while_an_own_change_is_repaired_is_a_loss() {
     store.invalidate(&keys(&["x"])).unwrap();
     kill_z(&store);
     damage_and_repair(dir.path(), CHANGE_2);
-    let news = names(dir.path(), "change-").into_iter().max().unwrap();
-    fs::remove_file(module(dir.path()).join(news)).unwrap();
+    forget_announcement(dir.path());
     assert_eq!(store.flush_for(&losses).unwrap_err().kind(), ErrorKind::Superseded);
     assert_eq!(values(&store, &["w"]), [-1]);
 }

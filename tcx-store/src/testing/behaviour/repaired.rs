@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use crate::changes::Doomed;
 use crate::testing::{
-    change, column, compute, damage, keys, kill_z, module, names, process, replace, rewrite, seal_all, values,
+    change, column, compute, damage, forget_announcement, keys, kill_z, module, names, process, replace,
+    rewrite, seal_all, values,
 };
 use crate::upkeep::tasks::merge_changes;
 use crate::{DamagedFile, LookupOptions, RecomputeSession, Store};
@@ -147,9 +148,7 @@ fn an_interrupted_repair_is_found_and_announced_to_processes_that_had_read_the_c
     let before = with_a_replacement(dir.path(), 2);
     damage(dir.path(), &change(1));
     assert_eq!(repair(dir.path()), 1);
-    // The announcement is the last change that it has made.
-    let news = names(dir.path(), "change-").into_iter().max().unwrap();
-    fs::remove_file(module(dir.path()).join(news)).unwrap();
+    forget_announcement(dir.path());
     assert_eq!(values(&process(dir.path()), &["x", "y"]), [-1, -1]);
     let found = crate::verify(&module(dir.path()), &mut |_, _| {}).unwrap().damage;
     assert_eq!(found.iter().map(|damage| damage.kind).collect::<Vec<_>>(), [DamagedFile::UnfinishedRepair]);
@@ -173,8 +172,7 @@ fn a_second_repair_that_is_interrupted_is_found_whatever_it_puts_in_the_place_of
         assert_eq!(repair(dir.path()), 1);
         damage(dir.path(), &change(1));
         assert_eq!(repair(dir.path()), 1);
-        let news = names(dir.path(), "change-").into_iter().max().unwrap();
-        fs::remove_file(module(dir.path()).join(news)).unwrap();
+        forget_announcement(dir.path());
         let found = crate::verify(&module(dir.path()), &mut |_, _| {}).unwrap().damage;
         let kinds: Vec<_> = found.iter().map(|damage| damage.kind).collect();
         assert_eq!(kinds, [DamagedFile::UnfinishedRepair], "merges: {merges}");
@@ -271,23 +269,34 @@ fn what_a_repair_has_killed_stays_dead_beside_changes_that_were_merged_without_i
     }
 }
 
+/// A process whose recompute session has replaced x by change 1, and another process.
+fn with_own_change(dir: &Path) -> (Store, Arc<RecomputeSession>, Store) {
+    let store = with_changes(dir, 0);
+    let session = RecomputeSession::new();
+    assert_eq!(replace(&store, &session, &["x"], 2), 1);
+    seal_all(&store);
+    (store, session, process(dir))
+}
+
+/// Merges what another process has made dead.
+fn merge(other: &Store, dir: &Path) {
+    (0..17).for_each(|_| kill_z(other));
+    merge_changes(&other.core);
+    assert_eq!(names(dir, "merged-").len(), 1);
+}
+
 /// The change by which a repair begins has the number of the damaged one for everything before it.
 #[test]
 fn a_recompute_session_finds_no_row_of_another_while_its_change_is_being_repaired() {
     let dir = tempfile::tempdir().unwrap();
-    let store = with_changes(dir.path(), 0);
-    let session = RecomputeSession::new();
-    assert_eq!(replace(&store, &session, &["x"], 2), 1);
-    seal_all(&store);
-    let other = process(dir.path());
+    let (store, session, other) = with_own_change(dir.path());
     (0..2).for_each(|_| kill_z(&other));
     compute(&other, &["w"], 1);
     seal_all(&other);
     assert_eq!(not_computed(&store, &session, &["w"]), 1);
     damage(dir.path(), &change(1));
     assert_eq!(repair(dir.path()), 1);
-    let news = names(dir.path(), "change-").into_iter().max().unwrap();
-    fs::remove_file(module(dir.path()).join(news)).unwrap();
+    forget_announcement(dir.path());
     assert_eq!(not_computed(&store, &session, &["w"]), 1);
 }
 
@@ -295,11 +304,7 @@ fn a_recompute_session_finds_no_row_of_another_while_its_change_is_being_repaire
 #[test]
 fn a_recompute_session_finds_no_row_of_another_after_the_begin_of_a_repair_was_merged() {
     let dir = tempfile::tempdir().unwrap();
-    let store = with_changes(dir.path(), 0);
-    let session = RecomputeSession::new();
-    assert_eq!(replace(&store, &session, &["x"], 2), 1);
-    seal_all(&store);
-    let other = process(dir.path());
+    let (store, session, other) = with_own_change(dir.path());
     (0..2).for_each(|_| kill_z(&other));
     compute(&other, &["w"], 1);
     seal_all(&other);
@@ -307,32 +312,23 @@ fn a_recompute_session_finds_no_row_of_another_after_the_begin_of_a_repair_was_m
     damage(dir.path(), &change(1));
     let damaged = fs::read(module(dir.path()).join(change(1))).unwrap();
     assert_eq!(repair(dir.path()), 1);
-    let news = names(dir.path(), "change-").into_iter().max().unwrap();
-    fs::remove_file(module(dir.path()).join(news)).unwrap();
+    forget_announcement(dir.path());
     rewrite(&module(dir.path()).join(change(1)), &damaged);
-    (0..17).for_each(|_| kill_z(&other));
-    merge_changes(&other.core);
-    assert_eq!(names(dir.path(), "merged-").len(), 1);
+    merge(&other, dir.path());
     assert_eq!(not_computed(&store, &session, &["w"]), 1);
 }
 
 #[test]
 fn a_recompute_session_finds_no_row_of_another_after_a_repair_that_was_merged() {
     let dir = tempfile::tempdir().unwrap();
-    let store = with_changes(dir.path(), 0);
-    let session = RecomputeSession::new();
-    assert_eq!(replace(&store, &session, &["x"], 2), 1);
-    seal_all(&store);
-    let other = process(dir.path());
+    let (store, session, other) = with_own_change(dir.path());
     (0..3).for_each(|_| kill_z(&other));
     store.refresh().unwrap();
     damage(dir.path(), &change(1));
     assert_eq!(repair(dir.path()), 1);
     compute(&other, &["w"], 1);
     seal_all(&other);
-    (0..17).for_each(|_| kill_z(&other));
-    merge_changes(&other.core);
-    assert_eq!(names(dir.path(), "merged-").len(), 1);
+    merge(&other, dir.path());
     assert_eq!(not_computed(&store, &session, &["w"]), 1);
 }
 
@@ -347,11 +343,7 @@ fn not_computed(store: &Store, session: &Arc<RecomputeSession>, wanted: &[&str])
 fn a_recompute_session_finds_no_row_of_another_after_its_change_was_repaired() {
     for is_merged in [false, true] {
         let dir = tempfile::tempdir().unwrap();
-        let store = with_changes(dir.path(), 0);
-        let session = RecomputeSession::new();
-        assert_eq!(replace(&store, &session, &["x"], 2), 1);
-        seal_all(&store);
-        let other = process(dir.path());
+        let (store, session, other) = with_own_change(dir.path());
         (0..17).for_each(|_| kill_z(&other));
         if is_merged {
             merge_changes(&other.core);

@@ -143,7 +143,7 @@ impl Invalidation {
             return row.looked < self.begun && row.born < limit && is_here;
         }
         if let Matcher::Damaged(_) = self.matcher {
-            // What a repair has made dead is told apart.
+            // What a repair has made dead is evicted.
             return false;
         }
         if let Matcher::Evicted(rows) = &self.matcher {

@@ -54,9 +54,9 @@ impl Oracle {
     /// nothing then.
     fn deprived_session(&self, process: usize, key: &str, view: u32) -> Option<usize> {
         let is_damaged = |row: usize| {
-            self.invalidations
-                .iter()
-                .any(|own| matches!(&own.matcher, Matcher::Evicted(rows) if rows.contains(&row)))
+            // No process has made it: that is the damage of a segment.
+            let mut damaged = self.invalidations.iter().filter(|own| own.session.is_none());
+            damaged.any(|own| matches!(&own.matcher, Matcher::Evicted(rows) if rows.contains(&row)))
         };
         let is_it = |own: &&Invalidation| {
             matches!(own.matcher, Matcher::Row(row, of) if (row, of) == (key, view))
