@@ -56,16 +56,16 @@ class First(torch.nn.Module):
 
 
 @dataclasses.dataclass
-class Late:
+class Extended:
     x: torch.Tensor
-    late: object = dataclasses.field(init=False, default=None)
+    extra: object = dataclasses.field(init=False, default=None)
 
 
-@pytest.mark.parametrize("name", ["late", "other"])
+@pytest.mark.parametrize("name", ["extra", "other"])
 def test_an_output_with_more_than_its_constructor_takes_is_refused(name):
     class Module(torch.nn.Module):
         def forward(self, x):
-            output = Late(x)
+            output = Extended(x)
             setattr(output, name, x.sum(1))
             return output
 
@@ -76,11 +76,11 @@ def test_an_output_with_more_than_its_constructor_takes_is_refused(name):
 def test_an_output_whose_other_fields_have_their_defaults_comes_from_the_cache_and_moves(directory):
     class Module(torch.nn.Module):
         def forward(self, x):
-            return Late(x)
+            return Extended(x)
 
     cached = tcx.cached(Module().eval(), directory, id="m_v1")
     for _ in range(2):
-        assert cached(torch.ones(2, 3), ids=["a", "b"]).late is None
+        assert cached(torch.ones(2, 3), ids=["a", "b"]).extra is None
     assert [rows.x.shape for _, rows in tcx.torch.epoch(cached, ["a", "b"], batch_size=2, device="cpu")] == [(2, 3)]
     assert tcx.torch.FeatureDataset(cached, ["a", "b"])[1].x.shape == (3,)
 

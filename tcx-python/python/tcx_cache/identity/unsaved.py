@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections import OrderedDict, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -124,16 +124,17 @@ class Scan:
             self._items(value, ((f"{path}.{name}", item) for name, item in self._held(value)))
         else:
             # Of any other object, such as a tokenizer with its vocabulary, only what it has itself.
-            own = [(name, item) for name, item in self._held(value) if is_tensor(item) or is_array(item) or isinstance(item, self._module)]
+            own = self._held(value, lambda item: is_tensor(item) or is_array(item) or isinstance(item, self._module))
             self._items(value, ((f"{path}.{name}", item) for name, item in own))
 
-    def _held(self, value: Any) -> list[tuple[str, Any]]:
-        """The attributes of an object, in its ``__dict__`` and in its slots."""
+    def _held(self, value: Any, is_wanted: Callable[[Any], bool] = lambda item: True) -> list[tuple[str, Any]]:
+        """The wanted attributes of an object, in its ``__dict__`` and in its slots."""
         own = getattr(value, "__dict__", None)
         held = self._read(own) if isinstance(own, dict) else []
-        slots = in_slots(value)
+        slots = [(name, item) for name, item in in_slots(value) if is_wanted(item)]
+        # Others, such as those of a path, decide nothing.
         self._is_plain &= not slots
-        return [*held, *slots]
+        return [*((name, item) for name, item in held if is_wanted(item)), *slots]
 
     def _items(self, container: Any, items: Iterable[tuple[str, Any]]) -> None:
         if id(container) in self._seen:
@@ -187,7 +188,19 @@ def as_tensor(value: Any) -> Any:
 
     if is_copied(value):
         value = numpy.array(value, dtype=value.dtype.newbyteorder("="))
+    elif not value.flags.writeable:
+        # It may be a file of any size. Nothing writes to the tensor, and torch warns of an array that it could not write to.
+        value = numpy.asarray(_Unlocked(value))
     return torch.from_numpy(value)
+
+
+class _Unlocked:
+    """The memory of a read-only array, as that of one that can be written."""
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+        address, _ = array.__array_interface__["data"]
+        self.__array_interface__ = {**array.__array_interface__, "data": (address, False)}
 
 
 def is_copied(value: Any) -> bool:
@@ -197,4 +210,4 @@ def is_copied(value: Any) -> bool:
     import numpy
 
     is_native = value.dtype.isnative and all(stride >= 0 for stride in value.strides)
-    return not (isinstance(value, numpy.ndarray) and value.flags.writeable and is_native)
+    return not (isinstance(value, numpy.ndarray) and is_native)

@@ -21,6 +21,8 @@ from .wrappers import flat
 
 #: Cache lines that are read after each computed batch, over all weights.
 _LINES = 1024
+#: The most bytes of an array of another form that are read around each batch.
+_SMALL = 1 << 20
 #: The most names of tensors that an entry of an identity has.
 _NAMES = 8
 #: The seconds between attempts to read the weights for the writer.
@@ -55,9 +57,14 @@ class _Weight:
 
     def is_touched(self, source: Any) -> bool:
         """Whether something was written to it through torch, or it has other memory, or is another tensor."""
-        if self.is_copy and self.is_written():
+        if self.is_small_copy and self.is_written():
             return True
         return source is not self.source or _version(self.tensor) != self.version or _form(self.tensor) != self.form
+
+    @property
+    def is_small_copy(self) -> bool:
+        """Whether all of its array is looked at around each batch; a larger one only before rows become durable."""
+        return self.is_copy and self.alias.nbytes <= _SMALL
 
     def is_written(self) -> bool:
         """Whether its memory has other values than when it was frozen."""
@@ -95,7 +102,7 @@ class _Untouched:
         self._versions = [own.version for own in tracked]
         self._addresses, self._strides = [own.form[0] for own in weights], [own.form[3] for own in weights]
         self._forms = [(own.form[1], own.form[2], own.form[4]) for own in weights]
-        self._copies = [own for own in weights if own.is_copy]
+        self._copies = [own for own in weights if own.is_small_copy]
 
     def holds(self) -> bool:
         """Whether nothing was written to them through torch, and they have the same memory."""
