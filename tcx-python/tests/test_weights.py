@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
+import pathlib
 from collections import deque
 from types import SimpleNamespace
 
@@ -14,6 +15,7 @@ import torch
 from conftest import frozen
 
 import tcx_cache as tcx
+from tcx_cache.identity.unsaved import Scan, as_tensor
 
 
 class Scaled(torch.nn.Module):
@@ -402,3 +404,16 @@ def test_a_second_name_of_a_weight_is_no_reason_to_refuse_the_identity_of_rust(d
     moved._buffers["inverse"] = moved.inverse.clone()
     with pytest.raises(tcx.InvalidWeightsError, match=r"leaves out \(original\)"):
         tcx.cached(moved, directory, id="m_v1", type_name="M", fields={"layer": tcx.WEIGHTS})
+
+
+def test_a_read_only_array_is_read_in_place():
+    array = numpy.arange(4.0)
+    array.flags.writeable = False
+    assert as_tensor(array).data_ptr() == array.__array_interface__["data"][0]
+
+
+def test_objects_without_tensors_cost_no_walk_for_each_batch(linear):
+    linear.file, linear.kept = pathlib.PurePath("a/b"), Slotted("no tensor")
+    assert Scan(linear).contents() is not None
+    linear.kept = Slotted(torch.ones(1))
+    assert Scan(linear).contents() is None
