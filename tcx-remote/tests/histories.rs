@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use buckets::{bucket, bucket_with};
 use copies::{MODULE, compute, invalidate, open, pull_all, push_all, values};
+use tcx_remote::{pull, push};
 use tcx_store::{Column, Keys, RecomputeSession};
 use tcx_test_s3::{Fault, Operation, Server};
 use tempfile::{TempDir, tempdir};
@@ -196,4 +197,76 @@ fn a_pull_is_refused_while_another_process_copies_there() {
     held.unlock().unwrap();
     pull_all(&bucket, copy.path()).unwrap();
     assert_eq!(values(copy.path(), &[1, 2, 3]), [Some(10); 3]);
+}
+
+/// Does something as soon as a copy is under way.
+fn at_first(mut act: impl FnMut() + Send) -> impl FnMut(u64, u64) + Send {
+    let mut is_first = true;
+    move |_, _| {
+        if std::mem::take(&mut is_first) {
+            act();
+        }
+    }
+}
+
+/// A cache, a copy of it in a store, and a second one in a directory. The first has got a change since, and a row that counts on it; in a
+/// segment of its own, or in one with older rows.
+fn changed_since(server: &Server, is_joined: bool) -> (TempDir, TempDir) {
+    let (one, other) = (cache_of(10), tempdir().unwrap());
+    push_all(one.path(), &bucket(server, "p")).unwrap();
+    pull_all(&bucket(server, "p"), other.path()).unwrap();
+    invalidate(one.path(), 1);
+    compute(one.path(), &[7], 70);
+    if is_joined {
+        open(one.path()).compact().unwrap();
+    }
+    (one, other)
+}
+
+#[test]
+fn a_row_that_is_invalidated_in_a_store_while_it_is_sent_is_not_served_there() {
+    for is_joined in [false, true] {
+        let server = Server::start();
+        let (one, other) = changed_since(&server, is_joined);
+        let there = bucket(&server, "p");
+        let mut invalidated = at_first(|| {
+            // By a change of the number that the copy is about to send.
+            invalidate(other.path(), 7);
+            push_all(other.path(), &there).unwrap();
+        });
+        let refused = push(one.path(), &there, MODULE, &mut invalidated).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::AlreadyExists, "{refused}");
+        let copy = tempdir().unwrap();
+        pull_all(&there, copy.path()).unwrap();
+        assert_eq!(values(copy.path(), &[1, 7]), [Some(10), None], "joined: {is_joined}");
+    }
+}
+
+#[test]
+fn a_row_that_is_invalidated_in_a_directory_while_it_is_received_is_not_served_there() {
+    for is_joined in [false, true] {
+        let server = Server::start();
+        let (one, other) = changed_since(&server, is_joined);
+        let there = bucket(&server, "p");
+        push_all(one.path(), &there).unwrap();
+        let mut invalidated = at_first(|| invalidate(other.path(), 7));
+        let refused = pull(&there, other.path(), MODULE, &mut invalidated).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::AlreadyExists, "{refused}");
+        assert_eq!(values(other.path(), &[1, 7]), [Some(10), None], "joined: {is_joined}");
+    }
+}
+
+#[test]
+fn what_was_joined_from_rows_of_a_change_under_way_is_copied_after_it() {
+    let (server, one, other) = (Server::start(), cache_of(10), tempdir().unwrap());
+    let there = bucket(&server, "p");
+    push_all(one.path(), &there).unwrap();
+    pull_all(&there, other.path()).unwrap();
+    replace(one.path(), 2, 20);
+    let store = open(one.path());
+    store.compact().unwrap();
+    store.collect(Duration::ZERO).unwrap();
+    push_all(one.path(), &there).unwrap();
+    pull_all(&there, other.path()).unwrap();
+    assert_eq!(values(other.path(), &[1, 2, 3]), [Some(10), Some(20), Some(10)]);
 }

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::path::Path;
 
-use tcx_store::Inspection;
+use tcx_store::{Inspection, SegmentFacts};
 
 use super::files::{Kind, kind};
 
@@ -40,17 +40,29 @@ pub(super) fn changes<'a>(names: impl Iterator<Item = &'a String>) -> Vec<u64> {
     names.filter_map(number).collect()
 }
 
-/// The segments of a folder that count on one of these changes, or on rows that one of them commits. They are served from then on, and
-/// have their names before it.
-pub(super) fn counting_on(dir: &Path, changes: Range<u64>) -> io::Result<BTreeSet<String>> {
+/// The segments of a folder that count on certain changes.
+#[derive(Default)]
+pub(super) struct Counting {
+    /// Those that one of the changes commits. They have their names before it, and say whose change they wait for: another one of this
+    /// number makes them void.
+    pub(super) committed: BTreeSet<String>,
+    /// All others. They get their names after the changes: beside other changes of these numbers they would be served, whatever those
+    /// invalidate.
+    pub(super) others: BTreeSet<String>,
+}
+
+/// The segments of a folder that count on one of these changes.
+pub(super) fn counting_on(dir: &Path, changes: Range<u64>) -> io::Result<Counting> {
     // Every segment counts on change 0, and none is committed by it.
     let changes = changes.start.max(1)..changes.end;
     if changes.is_empty() {
-        return Ok(BTreeSet::new());
+        return Ok(Counting::default());
     }
     let inspected = Inspection::open(dir).map_err(|error| io::Error::other(format!("{error:#}")))?;
     let segments = inspected.segments().filter(|segment| changes.contains(&segment.base));
-    Ok(segments.map(|segment| segment.name.clone()).collect())
+    let (committed, others): (Vec<_>, Vec<_>) = segments.partition(|segment| segment.replaces_rows);
+    let names = |segments: Vec<&SegmentFacts>| segments.iter().map(|own| own.name.clone()).collect();
+    Ok(Counting { committed: names(committed), others: names(others) })
 }
 
 pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {

@@ -1,8 +1,8 @@
 //! Copying modules between a directory and a store.
 //!
-//! A module is a set of immutable files, so a copy adds what is missing and replaces nothing. Segments that are not
-//! served before a change is there are copied before it, since it may commit them, or what they stand for; all others after the changes: a
-//! segment must not be served where the tombstones are missing that kill some of its rows. The two sides have to be copies of one
+//! A module is a set of immutable files, so a copy adds what is missing and replaces nothing. Segments that a change commits are copied
+//! before it, and all others after the changes: a segment must not be served where the tombstones are missing that kill some of its
+//! rows, or where others have their numbers. The two sides have to be copies of one
 //! module, of which at most one has got changes of its own since: otherwise the same number would mean two changes, and a segment that
 //! knows one of them would be taken for one that knows the other.
 

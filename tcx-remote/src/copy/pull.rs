@@ -310,7 +310,8 @@ impl Pull<'_> {
     }
 
     /// Gives the files in the stage their names: what a change commits before the change, the changes in their order, because a process
-    /// that finds one finds those before it, and then the others, of which those in `early` were listed before the changes.
+    /// that finds one finds those before it, and then the others. Of those that were listed after the changes, and are not in `early`, only
+    /// what counts on one of these.
     fn publish(&self, changes: Range<u64>, early: &BTreeSet<String>, copied: &mut Copied) -> io::Result<()> {
         local::make(&self.dir)?;
         let staged = local::list(&self.stage)?;
@@ -321,13 +322,14 @@ impl Pull<'_> {
         changes::compare(self.module, changes.start.min(changes.end), |name| {
             Ok([local::read(&self.dir.join(name))?, local::read(&self.stage.join(name))?])
         })?;
-        let first = local::counting_on(&self.stage, changes.clone())?;
-        for (name, bytes) in staged.iter().filter(|(name, _)| first.contains(*name)) {
+        let counting = local::counting_on(&self.stage, changes.clone())?;
+        for (name, bytes) in staged.iter().filter(|(name, _)| counting.committed.contains(*name)) {
             self.give_name(name, *bytes, copied)?;
         }
         local::sync(&self.dir)?;
-        let is_after = |name: &&String| {
-            !matches!(kind(name), Some(Kind::Change(_))) && !first.contains(*name) && early.contains(*name)
+        let is_after = |name: &String| {
+            let is_before = matches!(kind(name), Some(Kind::Change(_))) || counting.committed.contains(name);
+            !is_before && (early.contains(name) || counting.others.contains(name))
         };
         let after: Vec<_> = staged.iter().filter(|(name, _)| is_after(name)).collect();
         for number in changes {

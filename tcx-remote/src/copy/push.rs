@@ -1,6 +1,6 @@
 //! From a directory to a store.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::ops::Range;
@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tcx_store::Inspection;
 
 use super::files::{Kind, change, kind};
+use super::local::Counting;
 use super::stage::{Busy, Stage};
 use super::{Copied, LISTED_AT_MOST, changes, local, moving, remove_if_any};
 use crate::bucket::{Bucket, Created};
@@ -89,25 +90,16 @@ fn push_listed(
     let segments = local::list(dir)?;
     let files = local::list(dir)?;
     let here = changes::count(&dir.display().to_string(), local::changes(files.keys()))?;
-    let committed = local::list(dir)?;
+    let last = local::list(dir)?;
     let there = bucket.list(module, None)?;
     let there: BTreeMap<String, u64> = there.into_iter().map(|object| (object.name, object.bytes)).collect();
     let known = changes::count(&format!("{}/{module}", bucket.url()), local::changes(there.keys()))?;
     compare(dir, bucket, module, (&files, &there), here.min(known))?;
     check_evictions(dir, bucket, module, here..known)?;
     check_seen(dir, module, known..here, there.keys().filter(|name| !files.contains_key(*name)))?;
-    let left_out: BTreeSet<&str> = copied.left_out.iter().map(|(name, _)| name.as_str()).collect();
-    let is_other = |name: &String| !matches!(kind(name), Some(Kind::Change(_)) | None);
-    let wanted = |(name, _): &(String, u64)| is_other(name) && !left_out.contains(name.as_str());
-    let first = local::counting_on(dir, known..here)?;
-    let is_present = |(name, bytes): &(String, u64)| there.get(name) == Some(bytes);
-    let before: Vec<_> = committed
-        .into_iter()
-        .filter(|own| wanted(own) && first.contains(&own.0) && !is_present(own))
-        .collect();
-    let (present, missing): (Vec<_>, Vec<_>) = segments.into_iter().filter(wanted).partition(is_present);
-    let after: Vec<_> = missing.into_iter().filter(|(name, _)| !first.contains(name)).collect();
-    copied.present = present.len() as u64;
+    let Files { before, after, present } =
+        Files::missing([segments, last], &there, &copied.left_out, &local::counting_on(dir, known..here)?);
+    copied.present = present;
     let bytes = |files: &[(String, u64)]| files.iter().map(|(_, bytes)| bytes).sum::<u64>();
     let (early, total) = (bytes(&before), bytes(&before) + bytes(&after));
     if !push_files(dir, bucket, module, before, copied, &mut |done, _| progress(done, total))? {
@@ -116,6 +108,37 @@ fn push_listed(
     }
     push_changes(dir, bucket, module, known..here, copied)?;
     push_files(dir, bucket, module, after, copied, &mut |done, _| progress(early + done, total))
+}
+
+/// The files but for changes that are sent, each with its length.
+struct Files {
+    /// What the changes commit.
+    before: Vec<(String, u64)>,
+    after: Vec<(String, u64)>,
+    /// How many the store has.
+    present: u64,
+}
+
+impl Files {
+    /// Those of two listings that the store lacks. Of the last one, only what counts on the changes: the rest is left for the next copy.
+    fn missing(
+        [first, mut last]: [BTreeMap<String, u64>; 2],
+        there: &BTreeMap<String, u64>,
+        left_out: &[(String, String)],
+        counting: &Counting,
+    ) -> Self {
+        last.retain(|name, _| counting.committed.contains(name) || counting.others.contains(name));
+        let mut files: BTreeMap<String, u64> = first.into_iter().chain(last).collect();
+        files.retain(|name, _| {
+            let is_change = matches!(kind(name), Some(Kind::Change(_)) | None);
+            !is_change && left_out.iter().all(|(own, _)| own != name)
+        });
+        let is_present = |(name, bytes): &(String, u64)| there.get(name) == Some(bytes);
+        let (present, missing): (Vec<_>, Vec<_>) = files.into_iter().partition(is_present);
+        let is_committed = |(name, _): &(String, u64)| counting.committed.contains(name);
+        let (before, after) = missing.into_iter().partition(is_committed);
+        Self { before, after, present: present.len() as u64 }
+    }
 }
 
 /// Makes sure that both sides are copies of one module.

@@ -112,6 +112,8 @@ pub struct SegmentFacts {
     pub rows: u64,
     /// The newest change that its rows know.
     pub base: u64,
+    /// Whether its rows replace others: they count only if the change `base` is the one that makes way for them.
+    pub replaces_rows: bool,
     /// When its oldest row was computed.
     pub born: SystemTime,
     /// The version of the format that it was written in; 0 if its footer cannot be read.
@@ -339,6 +341,7 @@ fn facts(name: SegmentName, bytes: u64, segment: Option<&Segment>, state: Segmen
         bytes,
         rows: segment.map_or(0, |segment| segment.rows() as u64),
         base: segment.map_or(0, Segment::base),
+        replaces_rows: segment.is_some_and(|segment| segment.needs().commit.is_some()),
         born: segment.map_or(UNIX_EPOCH, |segment| time(segment.born())),
         format: segment.map_or(0, Segment::format),
         state,
