@@ -11,7 +11,7 @@ use std::time::Duration;
 use machines::{Machine, cache_at, segments};
 use support::options;
 use tcx_store::{Column, ColumnType, DType, ErrorKind, KeyType, Keys, Options, Spec};
-use tcx_test_s3::{Fault, Server};
+use tcx_test_s3::{Fault, Operation, Server};
 
 #[test]
 fn two_machines_fill_a_module_and_read_each_others_rows() {
@@ -104,6 +104,34 @@ fn segments_are_joined_and_replaced_ones_are_removed_from_the_store() {
     for machine in [&one, &other, &Machine::new(&server)] {
         assert_eq!(machine.refreshed(&[0, 1, 2, 3, 4, 5]), expected);
     }
+}
+
+#[test]
+fn an_older_copy_that_comes_while_segments_are_verified_keeps_what_was_joined() {
+    let server = Server::start();
+    let one = Machine::new(&server);
+    for key in 0..3 {
+        one.compute(&[key], key);
+        one.store().flush().unwrap();
+    }
+    let before = server.keys();
+    one.store().compact().unwrap();
+    let joined =
+        server.keys().into_iter().find(|key| key.contains("/seg-") && !before.contains(key)).unwrap();
+    // The last look at the changes before the inputs are removed.
+    for _ in 0..2 {
+        server.fail_next(Operation::Head, "change-00000000000000000001", Fault::Late(Duration::from_secs(1)));
+    }
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while server.planned() > 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            server.remove(&joined);
+        });
+        one.store().collect(Duration::ZERO).unwrap();
+    });
+    assert_eq!(Machine::new(&server).refreshed(&[0, 1, 2]), [Some(0), Some(1), Some(2)]);
 }
 
 #[test]

@@ -83,6 +83,8 @@ async fn list(
             break;
         }
         token = page_token;
+        // Each page may take the time of a call: a large folder has many.
+        deadline = deadline.again();
     }
     folders.sort();
     folders.dedup();

@@ -15,12 +15,9 @@ use super::stage::{Busy, Stage};
 use super::{Copied, changes, local};
 use crate::bucket::Bucket;
 use crate::error::invalid;
-use crate::near::store_folder;
+use crate::near::{MIRRORS, store_folder};
 use crate::options::ClientOptions;
 use crate::url::StoreUrl;
-
-/// The folder of the near tier with the mirrors. No store has a folder of this name: the names of URLs are longer.
-const MIRRORS: &str = "mirrors";
 
 /// A directory of the near tier that is as the modules of a store are, for programs that read directories. It has the modules that were
 /// [updated](Self::update), as they were then. Processes of a machine share it: a method that changes a module waits for a process that

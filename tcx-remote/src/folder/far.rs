@@ -129,9 +129,9 @@ impl Inner {
                 read.as_ref().is_err_and(|error: &io::Error| error.kind() == ErrorKind::NotFound)
             };
             if read.iter().any(is_gone) {
-                // The next lookup that misses rows lists the folder.
-                self.vanished.fetch_add(1, Ordering::Relaxed);
-                self.state(|state| state.gone.insert(parts.name.clone(), runtime::now()))?;
+                let before = self.state(|state| state.gone.insert(parts.name.clone(), runtime::now()))?;
+                // The next lookup that misses rows lists the folder, once.
+                self.vanished.fetch_add(u64::from(before.is_none()), Ordering::Relaxed);
             }
         }
         Ok(read.parts)

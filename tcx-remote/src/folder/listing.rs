@@ -15,6 +15,9 @@ use crate::copy::files::{Kind, change, kind};
 /// A copy whose object is gone is removed at this age: another process may have just sent it.
 const STAY: Duration = Duration::from_hours(1);
 
+/// A listing may show a segment that is gone for so long: to list again because of it would be in vain.
+const LISTED_WITHIN: Duration = Duration::from_mins(1);
+
 /// The near tier is cleaned at most this often.
 const CLEAN_EVERY: Duration = Duration::from_mins(10);
 
@@ -45,7 +48,7 @@ impl Inner {
             names.iter().filter(|name| kind(name) == Some(Kind::Segment)).cloned().collect();
         let is_due = self.state(|state| {
             state.listed = listed;
-            state.gone.clear();
+            state.gone.retain(|_, since| runtime::now().duration_since(*since) < LISTED_WITHIN);
             let is_due =
                 state.cleaned.is_none_or(|cleaned| runtime::now().duration_since(cleaned) >= CLEAN_EVERY);
             if is_due {

@@ -124,8 +124,7 @@ impl Inner {
 
     /// The objects of the module, by their names.
     pub(super) fn list_objects(&self) -> io::Result<BTreeMap<String, Object>> {
-        // A large module has many pages.
-        let objects = self.ask_within(Duration::MAX, |bucket| bucket.list(&self.module, None))?;
+        let objects = self.ask(|bucket| bucket.list(&self.module, None))?;
         Ok(objects.into_iter().map(|object| (object.name.clone(), object)).collect())
     }
 }

@@ -39,6 +39,7 @@ use self::looks::Looks;
 use self::reach::Reach;
 use self::receiving::Arrivals;
 use self::sending::Departures;
+use self::spool::Refused;
 use self::strays::Stray;
 use self::windows::Windows;
 use crate::bucket::{Bucket, Object};
@@ -90,6 +91,8 @@ struct State {
     changes: BTreeMap<String, KnownChange>,
     /// Changes that this process has created, or may have created, and may have to take back.
     strays: Vec<Stray>,
+    /// How many of those that it has created a thread compares now.
+    comparing: usize,
     /// Segments that this process has put into the spool.
     own: BTreeSet<String>,
     /// Those that have vanished before they were sent, until a caller has got the error.
@@ -102,6 +105,8 @@ struct State {
     departures: Departures,
     /// What is to be received.
     arrivals: Arrivals,
+    /// Segments that wait, and are not of the module that the store has.
+    refused: HashMap<String, Refused>,
     /// Segments that the store did not have when they were read there.
     gone: HashMap<String, Instant>,
 }
@@ -154,17 +159,8 @@ impl Inner {
 
     /// A short request, unless the last one has just failed.
     fn ask<T>(&self, request: impl FnOnce(&Bucket) -> io::Result<T>) -> io::Result<T> {
-        self.ask_within(SHORT, request)
-    }
-
-    /// A request that takes at most this time, unless the last one has just failed.
-    fn ask_within<T>(
-        &self,
-        longest: Duration,
-        request: impl FnOnce(&Bucket) -> io::Result<T>,
-    ) -> io::Result<T> {
         self.check_time()?;
-        let longest = if self.reach.is_away() { PROBE } else { longest };
+        let longest = if self.reach.is_away() { PROBE } else { SHORT };
         self.send(|bucket| request(&bucket.with_deadline(bucket.deadline().min(longest))))
     }
 

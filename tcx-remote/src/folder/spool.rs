@@ -8,15 +8,26 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tcx_store::unstable::{Mapped, runtime, verify_file};
 
 use super::Inner;
 use super::reach::is_away;
 use super::sending::SENDERS;
+use super::strays::COMES_WITHIN;
 use crate::near::Spooled;
 use crate::near::lock::{Attempt, WAIT_AT_MOST, lock_within};
+
+/// A segment that the store refuses, because it has another module.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) enum Refused {
+    #[default]
+    New,
+    Since(Instant),
+    /// No try of before can bring it any more.
+    Long,
+}
 
 impl Inner {
     /// Gives a segment of this history its name: it waits here, durably, and is sent in the background.
@@ -177,18 +188,21 @@ impl Inner {
                 |what| io::Error::new(ErrorKind::InvalidData, format!("{}: {what}", path.display()));
             verify_file(name, &Mapped::new(&file)?).map_err(damaged)?;
         }
-        self.check_origin(origin)?;
+        if !self.is_of(origin)? {
+            // An earlier try may have brought it there, though its reply was an error.
+            self.take_back_sent(name);
+            return Err(self.other_module(origin));
+        }
+        self.state(|state| state.refused.remove(name))?;
         // It leaves room for what a lookup asks for: parts of segments take long.
         let bucket = self.bucket.in_background();
         let sent = self.noted(bucket.upload(&self.key(name), &Arc::new(file), *bytes));
         self.wrote()?;
         sent?;
-        if let Err(error) = self.check_origin(origin) {
-            if error.kind() == ErrorKind::InvalidData {
-                // Another module has come in the place of the one that it belongs to.
-                let _ = self.send(|bucket| bucket.delete(&self.key(name)));
-            }
-            return Err(error);
+        if !self.is_of(origin)? {
+            // Another module has come in the place of the one that it belongs to.
+            self.take_back_sent(name);
+            return Err(self.other_module(origin));
         }
         if !is_own {
             self.near.note_departure(name);
@@ -204,18 +218,39 @@ impl Inner {
         self.state(|state| state.own.remove(name)).map(drop)
     }
 
-    fn check_origin(&self, origin: &str) -> io::Result<()> {
-        self.reach.try_now();
-        if self.has_origin(origin)? {
-            return Ok(());
+    /// Removes a segment that waits here from the module that has come in the place of its own: nothing was acknowledged there. It is done
+    /// again once what was on its way must have come.
+    fn take_back_sent(&self, name: &str) {
+        let is_due = self.state(|state| {
+            let refused = state.refused.entry(name.to_owned()).or_default();
+            match *refused {
+                Refused::New => *refused = Refused::Since(runtime::now()),
+                Refused::Since(since) if runtime::now().duration_since(since) >= COMES_WITHIN => {
+                    *refused = Refused::Long;
+                }
+                Refused::Since(_) | Refused::Long => return false,
+            }
+            true
+        });
+        if is_due.unwrap_or(false) && self.send(|bucket| bucket.delete(&self.key(name))).is_err() {
+            let _ = self.state(|state| state.refused.remove(name));
         }
+    }
+
+    /// Whether the store has the module of this history now.
+    fn is_of(&self, origin: &str) -> io::Result<bool> {
+        self.reach.try_now();
+        self.has_origin(origin)
+    }
+
+    fn other_module(&self, origin: &str) -> io::Error {
         let what = format!(
             "{} is not the module any more that the rows in {} were computed for: it was removed, or an older copy has taken its place; \
              restore it, or remove these rows",
             self.path().display(),
             self.near.dir().join("spool").join(origin).display()
         );
-        Err(io::Error::new(ErrorKind::InvalidData, what))
+        io::Error::new(ErrorKind::InvalidData, what)
     }
 }
 

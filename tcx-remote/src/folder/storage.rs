@@ -77,9 +77,9 @@ impl Storage for RemoteFolder {
         self.0.create(name, bytes)
     }
 
-    /// What a store has acknowledged is durable.
+    /// What a store has acknowledged is durable, in the module that it has then.
     fn sync(&self) -> io::Result<()> {
-        Ok(())
+        self.0.compare_created()
     }
 
     fn info(&self, name: &str) -> io::Result<FileInfo> {

@@ -10,8 +10,8 @@ use super::changes::Found;
 use super::{Inner, SHORT};
 use crate::copy::files::{Kind, kind};
 
-/// A creation that was answered with an error may come to the store as much later.
-const COMES_WITHIN: Duration = Duration::from_mins(2);
+/// What was answered with an error may come to the store as much later.
+pub(super) const COMES_WITHIN: Duration = Duration::from_mins(2);
 
 /// A change that this process has created, perhaps in another history than the one that it knows.
 #[derive(Debug)]
@@ -46,6 +46,11 @@ impl Stray {
         matches!(kind(&self.name), Some(Kind::Change(_)))
     }
 
+    /// Whether it is there, and it was not found to be a change of this history.
+    fn is_uncompared(&self) -> bool {
+        self.fate == Fate::Created
+    }
+
     /// Whether it may come still.
     fn may_come(&self) -> bool {
         matches!(self.fate, Fate::InDoubt(since) if runtime::now().duration_since(since) < COMES_WITHIN)
@@ -67,8 +72,8 @@ impl Inner {
                 // The comparison that follows says that this is another module.
                 Ok(Found::Other) if stray.is_change() => return Ok(()),
                 Ok(Found::Other | Found::Absent) => {}
-                // As long as that cannot be said, it stays.
-                Err(_) => return self.look_again_at(stray),
+                // As long as that cannot be said, it stays, and does not count as created.
+                Err(error) => return self.look_again_at(stray).and(Err(error)),
             }
             match self.is_created(&stray) {
                 Some(true) => {}
@@ -152,11 +157,39 @@ impl Inner {
 
     /// Looks again at changes that this process has created, where it could not be said whether the module was still the same.
     pub(super) fn take_back_strays(&self) -> io::Result<()> {
-        for stray in self.state(|state| std::mem::take(&mut state.strays))? {
-            if let Err(error) = self.take_back_unless_same(stray) {
-                tracing::debug!(path = %self.path().display(), "{error}");
-            }
+        if let Err(error) = self.look_at_strays(|_| true)? {
+            tracing::debug!(path = %self.path().display(), "{error}");
         }
         Ok(())
+    }
+
+    /// Makes sure that the changes which this process has created are changes of this module.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if one is not, or if that cannot be said.
+    pub(super) fn compare_created(&self) -> io::Result<()> {
+        self.look_at_strays(Stray::is_uncompared)??;
+        if self.state(|state| state.comparing)? > 0 {
+            let what = "another thread finds out whether a change was created in this module; try again";
+            return Err(io::Error::new(ErrorKind::ResourceBusy, what));
+        }
+        Ok(())
+    }
+
+    /// Looks at some of them, and returns the first error.
+    fn look_at_strays(&self, wanted: impl Fn(&Stray) -> bool) -> io::Result<io::Result<()>> {
+        let (strays, comparing) = self.state(|state| {
+            let (wanted, others): (Vec<_>, Vec<_>) =
+                std::mem::take(&mut state.strays).into_iter().partition(wanted);
+            state.strays = others;
+            let comparing = wanted.iter().filter(|stray| stray.is_uncompared()).count();
+            state.comparing += comparing;
+            (wanted, comparing)
+        })?;
+        let looked = strays.into_iter().map(|stray| self.take_back_unless_same(stray));
+        let looked = looked.fold(Ok(()), |first, own| first.and(own));
+        self.state(|state| state.comparing -= comparing)?;
+        Ok(looked)
     }
 }

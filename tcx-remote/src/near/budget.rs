@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use tcx_store::unstable::disk_space;
 
 use super::lock::{is_held, lock};
-use super::{Near, age, names};
+use super::{MIRRORS, Near, age, names};
 
 /// The folder of the near tier with what the processes say to each other. No store has a folder of this name.
 const FOLDER: &str = ".budget";
@@ -130,7 +130,7 @@ impl Budget {
     /// The copies of segments in all modules, and the files that become some. What a process has left that was killed is removed.
     fn copies(&self) -> io::Result<Vec<Copy>> {
         let mut copies = Vec::new();
-        for store in names(&self.tier)?.into_iter().filter(|store| store != FOLDER) {
+        for store in names(&self.tier)?.into_iter().filter(|store| store != FOLDER && store != MIRRORS) {
             for module in folders(&self.tier.join(&store))? {
                 copies.extend(Copy::all_of(&Near::new(&self.tier, &store, &module))?);
             }

@@ -26,6 +26,9 @@ use crate::url::StoreUrl;
 /// The longest name of a folder of the near tier.
 const MOST_NAME: usize = 160;
 
+/// The folder with copies of modules in stores that are directories. No store has a folder of this name: the names of URLs are longer.
+pub(crate) const MIRRORS: &str = "mirrors";
+
 /// The names of files that are being written, and of segments that are being received, begin so.
 const TEMPORARY: &str = "tmp-";
 const ARRIVING: &str = "get-";
@@ -169,14 +172,22 @@ impl Near {
     /// Moves a complete and durable file to the spool, durably.
     pub(crate) fn to_spool(&self, from: &Path, origin: &str, name: &str) -> io::Result<Spooled> {
         let dir = self.spool().join(origin);
-        if !dir.exists() {
+        let make = || {
             fs::create_dir_all(&dir)?;
             sync(&self.spool())?;
-            sync(&self.dir)?;
-            self.dir.ancestors().skip(1).take(2).try_for_each(sync)?;
+            self.dir.ancestors().take(3).try_for_each(sync)
+        };
+        if !dir.exists() {
+            make()?;
         }
         let path = dir.join(name);
-        fs::rename(from, &path)?;
+        match fs::rename(from, &path) {
+            // Another process has removed the folder, because it was empty for long.
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                make().and_then(|()| fs::rename(from, &path))?
+            }
+            renamed => renamed?,
+        }
         sync(&dir)?;
         let bytes = fs::metadata(&path)?.len();
         Ok(Spooled { origin: origin.to_owned(), name: name.to_owned(), path, bytes })
@@ -199,6 +210,8 @@ impl Near {
         };
         old(self.dir.join("locks"), grace).for_each(|path| lock::remove_unless_held(&path));
         old(self.departed(), DEPARTED_STAY).for_each(|path| drop(fs::remove_file(path)));
+        // Each change begins another folder. One in which something waits cannot be removed so.
+        old(self.spool(), grace).for_each(|path| drop(fs::remove_dir(path)));
     }
 }
 

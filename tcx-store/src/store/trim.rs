@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::changes::Tombstones;
 use crate::changes::instance::KnownIdentity;
 use crate::engine::Core;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::schema::key::{KeyHashes, KeySeed};
 use crate::segment::{Piece, PieceRows, PieceSource, Segment, write_segment};
 use crate::storage::name::{FileName, SegmentName};
@@ -105,7 +105,10 @@ fn rewrite(core: &Core, plan: &Plan) -> io::Result<bool> {
         rewritten: Some((segment.name(), name)),
         lineage: HashSet::new(),
     };
-    announce_removal(core, &removal).map_err(io::Error::other)?;
+    match announce_removal(core, &removal) {
+        Err(error) if error.kind() == ErrorKind::Contended => return Ok(false),
+        announced => announced.map_err(io::Error::other)?,
+    }
     if !publish_replacing(core, written, hashes, identity.instance, inputs)? {
         return Ok(false);
     }

@@ -10,13 +10,23 @@ use crate::{ErrorKind, RecomputeSession, Store};
 
 /// A process whose rows are written and not yet named when another process invalidates this key, as often as `times` says.
 fn contended(dir: &Path, key: &'static str, times: &Arc<AtomicUsize>) -> Store {
+    // The index run of a segment gets its name just before the segment is committed.
+    contended_at(dir, ("rename", "run-"), key, times)
+}
+
+/// A process before whose step with a file of this kind another process invalidates this key.
+fn contended_at(
+    dir: &Path,
+    (step, kind): (&'static str, &'static str),
+    key: &'static str,
+    times: &Arc<AtomicUsize>,
+) -> Store {
     let (other, times) = (process(dir), times.clone());
     with_operations(
         dir,
-        Faulty::with(move |_, step, path| {
+        Faulty::with(move |_, found, path| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            // The index run of a segment gets its name just before the segment is committed.
-            let is_due = step.starts_with("rename") && name.starts_with("run-");
+            let is_due = found.starts_with(step) && name.starts_with(kind);
             if is_due && times.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok() {
                 other.invalidate(&keys(&[key])).unwrap();
             }
@@ -121,4 +131,22 @@ fn rows_that_contention_keeps_from_being_written_wait_in_the_buffer_and_writing_
     times.store(0, SeqCst);
     seal_queue.seal_all().unwrap();
     assert_eq!(values(&process(dir.path()), &["x", "y"]), [2, 3]);
+}
+
+#[test]
+fn rows_that_contention_keeps_from_being_evicted_stay_until_the_next_eviction() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = process(dir.path());
+    compute(&first, &["x"], 1);
+    first.flush().unwrap();
+    let times = Arc::new(AtomicUsize::new(usize::MAX));
+    let store = contended_at(dir.path(), ("link", "change-"), "busy", &times);
+    let error = store.make_room(1).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Contended, "{error}");
+    assert_eq!(values(&process(dir.path()), &["x"]), [1]);
+    times.store(0, SeqCst);
+    let before = names(dir.path(), "change-").len();
+    store.make_room(1).unwrap();
+    assert_eq!(names(dir.path(), "change-").len(), before + 2);
+    assert_eq!(values(&process(dir.path()), &["x"]), [-1]);
 }

@@ -236,7 +236,15 @@ impl<'a> Collection<'a> {
             Some(true) if !self.still_stands(segment)? || !self.announce_cut(segment)? => {
                 self.collected.is_unfinished = true;
             }
-            Some(true) => segment.inputs().iter().for_each(|input| self.remove_segment(*input)),
+            Some(true) => {
+                for input in segment.inputs() {
+                    if !self.is_left(segment.name()) {
+                        self.collected.is_unfinished = true;
+                        break;
+                    }
+                    self.remove_segment(*input);
+                }
+            }
             Some(false) => {
                 let segments = vec![segment.clone()];
                 self.core.drop_damaged(&DamagedFiles { segments, ..DamagedFiles::default() });
@@ -262,6 +270,17 @@ impl<'a> Collection<'a> {
         // Last: other threads may have learned changes at any time before.
         let live = self.core.live();
         Ok(live.changes.are_settled() && !live.is_doubted(segment) && !live.is_killed(segment))
+    }
+
+    /// Whether a segment is in the folder still. One of a directory is held, and one in a store is asked: an older copy, which has the inputs
+    /// alone, may have come in its place at any time.
+    fn is_left(&self, name: SegmentName) -> bool {
+        !self.core.storage.is_remote() || self.folder.info(&FileName::Segment(name).to_string()).is_ok()
+    }
+
+    /// As [`is_left`](Self::is_left), for the module: in an older copy, what is dead or replaced here may be alive.
+    fn is_same_module(&self) -> bool {
+        !self.core.storage.is_remote() || self.core.live().check_instance().is_ok()
     }
 
     /// Says that the inputs of a segment are dead if it was trimmed: a copy of the folder may have them, and not this segment. `false` if they
@@ -301,7 +320,7 @@ impl<'a> Collection<'a> {
         if !self.left.contains(&name) {
             return;
         }
-        if !self.is_last(name) {
+        if !self.is_last(name) || !self.is_same_module() {
             self.collected.is_unfinished = true;
         } else if self.remove(FileName::Segment(name)) {
             self.left.remove(&name);

@@ -9,8 +9,8 @@ use std::time::Duration;
 use super::collect::{Collection, Grace};
 use crate::changes::{Doomed, bytes_of_eviction};
 use crate::engine::Core;
-use crate::error::{Error, Result};
-use crate::live::folder::Kept;
+use crate::error::{Error, ErrorKind, Result};
+use crate::live::folder::{Kept, Live};
 use crate::live::listing::Listing;
 use crate::segment::Segment;
 use crate::storage::name::{FileName, SegmentName};
@@ -20,6 +20,9 @@ use crate::upkeep::eviction::EvictionOrder;
 /// Nothing but the segments themselves is looked at.
 const GRACE: Grace =
     Grace { replaced: Duration::ZERO, temporary: Duration::MAX, verified_bytes: 0, reads_far: false };
+
+/// So often others may create a change first before rows that are about to go stay, until they are to go again.
+const ANNOUNCED_AT_MOST: usize = 32;
 
 /// How much is to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,13 +103,32 @@ pub(crate) struct Removal {
 ///
 /// # Errors
 ///
-/// Returns an error if the folder cannot be listed or written, or is not the one that was opened.
+/// Returns an error if the folder cannot be listed or written, or is not the one that was opened; and one of the kind `Contended` if others
+/// create changes again and again.
 pub(crate) fn announce_removal(core: &Core, removal: &Removal) -> Result<()> {
-    let Removal { until, ref goes, ref lineage, rewritten } = *removal;
-    let failed = |e: io::Error| Error::io("cannot write a change in", core.storage.path(), e);
-    let mut live = core.live();
     let mut first = None;
-    loop {
+    for _ in 0..ANNOUNCED_AT_MOST {
+        // Lookups get the lock in between.
+        let mut live = core.live();
+        match (removal.announce_next(core, &mut live, first)?, first) {
+            (true, Some(_)) => return Ok(()),
+            (true, None) => first = live.changes.newest(),
+            (false, _) => {}
+        }
+    }
+    let what = format!(
+        "rows in {} are not removed yet: other processes change the folder again and again; try again later",
+        core.storage.path().display()
+    );
+    Err(Error::of_kind(ErrorKind::Contended, what))
+}
+
+impl Removal {
+    /// Creates the first change, or the second one if the first has this number; `false` if another process was faster, whose change is known
+    /// now.
+    fn announce_next(&self, core: &Core, live: &mut Live, first: Option<u64>) -> Result<bool> {
+        let Self { until, ref goes, ref lineage, rewritten } = *self;
+        let failed = |e: io::Error| Error::io("cannot write a change in", core.storage.path(), e);
         live.changes.write_pending(&*core.storage).map_err(failed)?;
         live.refresh()?;
         live.check_complete()?;
@@ -123,12 +145,8 @@ pub(crate) fn announce_removal(core: &Core, removal: &Removal) -> Result<()> {
         let (Kept { sure, unread }, leaving) = (kept, leaving.into_iter().collect());
         let doomed = Doomed::Evicted { before: first, until, kept: sure, unread, leaving, dead };
         let created = live.changes.kill_segments(&*core.storage, &doomed);
-        core.install(&mut live);
-        match (created.map_err(failed)?, first) {
-            (true, Some(_)) => return Ok(()),
-            (true, None) => first = live.changes.newest(),
-            (false, _) => {}
-        }
+        core.install(live);
+        created.map_err(failed)
     }
 }
 

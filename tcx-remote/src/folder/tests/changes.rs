@@ -1,0 +1,221 @@
+//! Changes that this process creates.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use tcx_store::unstable::Storage;
+use tcx_test_s3::{Fault, Operation, Server};
+
+use super::{deny_segments, folder, has, invalidate, key, segment};
+use crate::copy::files::{change, merged};
+
+#[test]
+fn a_change_that_other_processes_may_go_by_is_not_taken_back() {
+    for is_replaced in [true, false] {
+        let server = Server::start();
+        invalidate(&server, 1);
+        let (_tier, folder) = folder(&server, &[0, 1]);
+        // An older copy comes into place, where another machine creates its own change 1.
+        server.remove(&key(&change(1)));
+        if is_replaced {
+            invalidate(&server, 1);
+        }
+        // The comparison before was a moment ago.
+        folder.0.probe().unwrap();
+        let deletes = server.counts().deletes;
+        let created = folder.create_if_absent(&change(2), b"a tombstone");
+        assert_eq!((created.is_ok(), has(&server, &change(2))), (is_replaced, is_replaced));
+        assert_eq!(server.counts().deletes == deletes, is_replaced);
+    }
+}
+
+#[test]
+fn a_change_is_created_again_if_the_one_before_it_came_while_it_was_taken_back() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (_tier, folder) = folder(&server, &[0, 1]);
+    let before = server.object(&key(&change(1))).unwrap();
+    server.remove(&key(&change(1)));
+    server.fail_next(Operation::Delete, &change(2), Fault::Late(Duration::from_secs(1)));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while server.planned() > 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            server.put(&key(&change(1)), &before);
+        });
+        assert!(folder.create_if_absent(&change(2), b"a tombstone").unwrap());
+    });
+    assert_eq!(server.object(&key(&change(2))).unwrap(), b"a tombstone");
+}
+
+#[test]
+fn merged_changes_of_another_history_are_taken_back() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (_tier, folder) = folder(&server, &[0, 1]);
+    server.remove(&key(&change(1)));
+    invalidate(&server, 1);
+    let merged = "merged-00000000000000000001";
+    folder.create_if_absent(merged, b"tombstones").unwrap_err();
+    assert!(!has(&server, merged));
+}
+
+#[test]
+fn no_change_is_created_once_change_0_was_found_to_be_gone() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (_tier, folder) = folder(&server, &[0, 1]);
+    server.remove(&key(&change(1)));
+    server.remove(&key(&change(0)));
+    // By another thread, after the engine has compared the folder and this process has written.
+    folder.0.wrote().unwrap();
+    assert_eq!(folder.map(&change(0)).unwrap_err().kind(), ErrorKind::NotFound);
+    folder.create_if_absent(&change(2), b"a tombstone").unwrap_err();
+    assert!(!has(&server, &change(2)));
+}
+
+#[test]
+fn a_change_is_created_where_merged_changes_are_all_there_is_of_the_one_before_it() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let before = server.object(&key(&change(1))).unwrap();
+    server.remove(&key(&change(1)));
+    server.put(&key(&merged(1)), &before);
+    let (_tier, folder) = folder(&server, &[0]);
+    folder.map(&merged(1)).unwrap();
+    assert!(folder.create_if_absent(&change(2), b"a tombstone").unwrap());
+    assert!(has(&server, &change(2)));
+}
+
+#[test]
+fn a_listing_that_was_made_ahead_says_nothing_after_this_process_has_written() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (_tier, folder) = folder(&server, &[0, 1]);
+    // A comparison fails, so the listing that was to follow is not made.
+    folder.look_ahead();
+    folder.0.wrote().unwrap();
+    server.remove(&key(&change(1)));
+    assert_eq!(folder.info(&change(1)).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(folder.map(&change(1)).unwrap_err().kind(), ErrorKind::NotFound);
+    assert!(!folder.list().unwrap().contains(&change(1)));
+}
+
+#[test]
+fn a_change_that_could_not_be_compared_when_it_was_created_is_taken_back_later() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (_tier, folder) = folder(&server, &[0, 1]);
+    server.keys().iter().for_each(|key| server.remove(key));
+    server.fail_next(Operation::Head, &change(1), Fault::Denied);
+    folder.create_if_absent(&change(2), b"a tombstone").unwrap_err();
+    assert!(has(&server, &change(2)), "nothing is removed as long as it is not known what is there");
+    folder.try_now();
+    folder.list().unwrap();
+    assert!(!has(&server, &change(2)));
+}
+
+#[test]
+fn a_change_that_could_not_be_compared_when_it_was_created_counts_once_it_is() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (_tier, folder) = folder(&server, &[0, 1]);
+    for _ in 0..2 {
+        server.fail_next(Operation::Head, &change(1), Fault::Denied);
+    }
+    let failed = folder.create_if_absent(&change(2), b"a tombstone").unwrap_err();
+    assert_eq!(failed.kind(), ErrorKind::PermissionDenied, "{failed}");
+    // What counts on it is not written before.
+    folder.try_now();
+    folder.sync().unwrap_err();
+    folder.try_now();
+    folder.sync().unwrap();
+    assert!(has(&server, &change(2)));
+    assert_eq!(server.planned(), 0);
+}
+
+#[test]
+fn a_change_that_could_not_be_taken_back_is_taken_back_later() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (_tier, folder) = folder(&server, &[0, 1]);
+    server.keys().iter().for_each(|key| server.remove(key));
+    (0..10).for_each(|_| server.fail_next(Operation::Delete, &change(2), Fault::Denied));
+    folder.create_if_absent(&change(2), b"a tombstone").unwrap_err();
+    assert!(has(&server, &change(2)));
+    server.forget_planned();
+    folder.try_now();
+    folder.list().unwrap();
+    assert!(!has(&server, &change(2)));
+}
+
+#[test]
+fn a_change_that_could_not_be_created_again_is_created_again_later() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (_tier, folder) = folder(&server, &[0, 1]);
+    let before = server.object(&key(&change(1))).unwrap();
+    server.remove(&key(&change(1)));
+    server.fail_next(Operation::Delete, &change(2), Fault::Late(Duration::from_secs(1)));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while server.planned() > 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            // Not the first creation, which has happened.
+            (0..10).for_each(|_| server.fail_next(Operation::Put, &change(2), Fault::Denied));
+            server.put(&key(&change(1)), &before);
+        });
+        folder.create_if_absent(&change(2), b"a tombstone").unwrap_err();
+    });
+    assert!(!has(&server, &change(2)));
+    server.forget_planned();
+    folder.try_now();
+    folder.list().unwrap();
+    assert_eq!(server.object(&key(&change(2))).unwrap(), b"a tombstone");
+}
+
+#[test]
+fn a_history_that_this_process_has_begun_has_no_changes_of_the_one_before() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (_tier, folder) = folder(&server, &[0, 1]);
+    let (zero, before) = (server.object(&key(&change(0))).unwrap(), folder.0.origin().unwrap());
+    server.keys().iter().for_each(|key| server.remove(key));
+    invalidate(&server, 1);
+    let other = server.object(&key(&change(0))).unwrap();
+    server.keys().iter().for_each(|key| server.remove(key));
+    // This process creates the module again.
+    assert!(folder.create_if_absent(&change(0), &other).unwrap());
+    deny_segments(&server);
+    let mut draft = folder.draft().unwrap();
+    draft.write_all(b"rows").unwrap();
+    folder.map(&change(0)).unwrap();
+    draft.publish(&segment(1), true).unwrap();
+    let origin = folder.0.near.spooled().unwrap().pop().unwrap().origin;
+    assert!(origin.contains("-0-") && origin == folder.0.origin().unwrap(), "{origin}");
+    // And another one, in its place.
+    server.put(&key(&change(0)), &zero);
+    folder.0.wrote().unwrap();
+    folder.map(&change(0)).unwrap();
+    assert!(before.starts_with(&folder.0.origin().unwrap()[..32]));
+    assert!(folder.0.origin().unwrap().contains("-0-"));
+}
+
+#[test]
+fn a_change_that_comes_late_to_an_older_copy_is_taken_back_unless_it_is_that_of_another_process() {
+    for is_own in [true, false] {
+        let server = Server::start();
+        invalidate(&server, 1);
+        let (_tier, folder) = folder(&server, &[0, 1]);
+        folder.0.probe().unwrap();
+        server.remove(&key(&change(1)));
+        server.fail_next(Operation::Put, &change(2), Fault::Denied);
+        folder.create_if_absent(&change(2), b"a tombstone").unwrap_err();
+        server.put(&key(&change(2)), if is_own { b"a tombstone" } else { b"another one" });
+        folder.try_now();
+        folder.list().unwrap();
+        assert_ne!(has(&server, &change(2)), is_own);
+    }
+}

@@ -1,0 +1,197 @@
+//! Segments that wait to be sent.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use tcx_store::unstable::Storage;
+use tcx_store::{Column, Keys};
+use tcx_test_s3::Server;
+use tempfile::TempDir;
+
+use super::{MODULE, deny_segments, folder, has, invalidate, key, machine, place, segment};
+use crate::bucket::Bucket;
+use crate::copy::files::change;
+use crate::folder::RemoteFolder;
+use crate::near::budget::Budget;
+use crate::near::lock::lock;
+use crate::near::{Near, Spooled};
+
+#[test]
+fn a_segment_is_not_removed_while_another_process_sends_it_and_that_is_an_error() {
+    let server = Server::start();
+    let (_tier, folder) = folder(&server, &[]);
+    server.put(&key(&segment(1)), b"sent");
+    folder.make().unwrap();
+    let sends = lock(&folder.0.near.lock(&segment(1))).unwrap();
+    let busy = folder.0.remove_within(&segment(1), Duration::from_millis(50)).unwrap_err();
+    assert_eq!((busy.kind(), has(&server, &segment(1))), (ErrorKind::ResourceBusy, true), "{busy}");
+    drop(sends);
+    folder.remove(&segment(1)).unwrap();
+    assert!(!has(&server, &segment(1)));
+}
+
+#[test]
+fn a_segment_that_is_removed_while_it_waits_to_be_sent_has_not_vanished() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (_tier, folder) = folder(&server, &[0, 1]);
+    deny_segments(&server);
+    let mut draft = folder.draft().unwrap();
+    draft.write_all(b"rows").unwrap();
+    draft.publish(&segment(1), true).unwrap();
+    assert!(folder.is_there(&segment(1)).unwrap(), "it waits");
+    folder.remove(&segment(1)).unwrap();
+    assert!(!folder.is_there(&segment(1)).unwrap());
+    server.forget_planned();
+    folder.settle().unwrap();
+    assert!(!has(&server, &segment(1)));
+}
+
+/// A segment of this folder that waits, and is not sent before the server forgets what is planned.
+fn wait_to_send(server: &Server, folder: &RemoteFolder, name: &str) -> Spooled {
+    deny_segments(server);
+    let mut draft = folder.draft().unwrap();
+    draft.write_all(b"rows").unwrap();
+    draft.publish(name, true).unwrap();
+    folder.0.near.spooled().unwrap().pop().unwrap()
+}
+
+#[test]
+fn a_segment_is_not_sent_while_another_process_has_its_lock_and_that_is_an_error() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (_tier, folder) = folder(&server, &[0, 1]);
+    let holder = lock(&folder.0.near.lock(&segment(1))).unwrap();
+    let waiting = wait_to_send(&server, &folder, &segment(1));
+    server.forget_planned();
+    let busy = folder.0.send_within(&waiting, Duration::from_millis(50)).unwrap_err();
+    assert_eq!((busy.kind(), has(&server, &segment(1))), (ErrorKind::ResourceBusy, false), "{busy}");
+    assert!(waiting.path.exists(), "it waits");
+    drop(holder);
+    folder.settle().unwrap();
+    assert!(has(&server, &segment(1)));
+}
+
+/// The thread that sends was denied access, and tries again after a second.
+fn wait_for_first_try(server: &Server) {
+    while server.planned() == 100 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The folder as another process of this machine has it.
+fn beside(server: &Server, tier: &TempDir) -> RemoteFolder {
+    let (url, options) = place(server);
+    let (near, budget) = (Near::new(tier.path(), "store", MODULE), Budget::new(tier.path(), Some(0)));
+    let folder = RemoteFolder::new(Bucket::new(url, options).unwrap(), MODULE, near, budget, 1 << 30);
+    for number in [0, 1] {
+        folder.map(&change(number)).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn a_segment_that_another_process_of_the_machine_removes_while_it_waits_is_not_lost() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (tier, folder) = folder(&server, &[0, 1]);
+    wait_to_send(&server, &folder, &segment(1));
+    wait_for_first_try(&server);
+    beside(&server, &tier).remove(&segment(1)).unwrap();
+    server.forget_planned();
+    folder.settle().unwrap();
+    assert!(!has(&server, &segment(1)));
+}
+
+#[test]
+fn a_segment_that_another_process_has_sent_and_a_machine_has_removed_since_is_not_lost() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (tier, folder) = folder(&server, &[0, 1]);
+    let (_other, store) = machine(&server);
+    let mut rows = store.lookup(Keys::ints([7], 0)).unwrap();
+    store.insert(&mut rows, &[0], vec![Column::dense(&7_i64.to_le_bytes())]).unwrap();
+    store.flush().unwrap();
+    let sent = server.keys().into_iter().find(|key| key.contains("/seg-")).unwrap();
+    let (name, bytes) = (sent.rsplit('/').next().unwrap(), server.object(&sent).unwrap());
+    server.remove(&sent);
+    deny_segments(&server);
+    let mut draft = folder.draft().unwrap();
+    draft.write_all(&bytes).unwrap();
+    draft.publish(name, true).unwrap();
+    // It keeps no copy.
+    let other = beside(&server, &tier);
+    wait_for_first_try(&server);
+    server.forget_planned();
+    other.0.send_one(&folder.0.near.spooled().unwrap()[0]).unwrap();
+    assert!(has(&server, name));
+    server.remove(&sent);
+    folder.settle().unwrap();
+}
+
+#[test]
+fn a_segment_belongs_to_the_history_that_was_known_when_it_was_begun() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (_tier, folder) = folder(&server, &[0, 1]);
+    deny_segments(&server);
+    let before = folder.0.origin().unwrap();
+    let mut draft = folder.draft().unwrap();
+    draft.write_all(b"rows of the module that is removed").unwrap();
+    // The module is created again, and this process has read that.
+    server.keys().iter().for_each(|key| server.remove(key));
+    invalidate(&server, 1);
+    folder.0.wrote().unwrap();
+    for number in [0, 1] {
+        folder.map(&change(number)).unwrap();
+    }
+    assert_ne!(folder.0.origin().unwrap(), before);
+    draft.publish(&segment(1), true).unwrap();
+    let waiting = folder.0.near.spooled().unwrap();
+    assert_eq!(waiting.iter().map(|own| &own.origin).collect::<Vec<_>>(), [&before]);
+    server.forget_planned();
+    folder.settle().unwrap_err();
+    assert!(!has(&server, &segment(1)));
+    fs::remove_file(&waiting[0].path).unwrap();
+}
+
+#[test]
+fn a_segment_whose_sending_was_in_doubt_is_taken_back_from_a_module_that_took_the_place_of_its_own() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (_tier, folder) = folder(&server, &[0, 1]);
+    wait_to_send(&server, &folder, &segment(1));
+    wait_for_first_try(&server);
+    // It came to the store, and the reply was lost.
+    server.put(&key(&segment(1)), b"rows");
+    // An older copy takes the place of the module, and another machine changes that.
+    server.remove(&key(&change(1)));
+    invalidate(&server, 1);
+    server.forget_planned();
+    folder.0.wrote().unwrap();
+    let refused = folder.settle().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidData, "{refused}");
+    assert!(!has(&server, &segment(1)), "its base has another meaning there");
+    // That is done once, and again only when nothing can be on its way any more.
+    let before = server.counts().deletes;
+    folder.settle().unwrap_err();
+    assert_eq!(server.counts().deletes, before);
+}
+
+#[test]
+fn folders_of_histories_in_which_nothing_waits_any_more_are_removed() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (_tier, folder) = folder(&server, &[0, 1]);
+    let near = &folder.0.near;
+    let waiting = wait_to_send(&server, &folder, &segment(1));
+    near.clean(Duration::ZERO, |_| true);
+    assert!(waiting.path.exists());
+    server.forget_planned();
+    folder.settle().unwrap();
+    near.clean(Duration::ZERO, |_| true);
+    assert!(!waiting.path.parent().unwrap().exists());
+    // The next one makes it again.
+    assert!(wait_to_send(&server, &folder, &segment(2)).path.exists());
+}
