@@ -2,6 +2,7 @@
 //! piece, in segments that tombstones may concern, and behind candidates of another key. It takes the same steps as the fast
 //! path, several keys at a time.
 
+mod copy;
 mod far;
 
 use std::ops::Range;
@@ -13,8 +14,9 @@ use crate::live::damage::DamagedFiles;
 use crate::live::snapshot::IndexedRun;
 use crate::read::destination::Destinations;
 use crate::read::lookup::Lookup;
-use crate::segment::memory_cache::{CacheKey, CachedPart, MemoryCache, Part};
-use crate::segment::{PackedRows, Segment};
+use crate::segment::memory_cache::{CacheKey, CachedPart, MemoryCache};
+use crate::segment::Segment;
+use copy::packed_rows;
 use far::FarRow;
 
 /// Keys that take a step together: enough for memory to answer before the next step, and few enough that what was prefetched
@@ -358,62 +360,6 @@ impl<'a, 'l, 'd, 'm> SlowPath<'a, 'l, 'd, 'm> {
         false
     }
 
-    /// Copies the row if it is that of the key; `None` if a byte of it is damaged or cannot be read.
-    fn copy_if_same(&mut self, position: usize, segment: &Arc<Segment>, row: usize) -> Option<bool> {
-        let keys = self.lookup.keys();
-        let (key, view) = segment.key(row)?;
-        let same = view == keys.view() && *key == *keys.key(position);
-        if !same || !self.is_alive(segment.base(), position) {
-            return Some(false);
-        }
-        self.copy(position, segment, row).map(|()| true)
-    }
-
-    /// Copies a row that has to be decompressed or read.
-    fn copy(&mut self, position: usize, segment: &Arc<Segment>, row: usize) -> Option<()> {
-        if !segment.is_compressed() {
-            let leaves = segment.read_leaves(row, self.lookup.wanted())?;
-            self.lookup.found_read(position, &leaves);
-            self.lookup.read_from(position, segment);
-            return Some(());
-        }
-        let (rows, number, key) = packed_rows(segment, row)?;
-        let part = self.decompressed(key, segment, &rows)?;
-        self.copy_unpacked(position, segment, (&part, number))
-    }
-
-    /// Copies the row of this number among rows that were decompressed together.
-    fn copy_unpacked(
-        &mut self,
-        position: usize,
-        segment: &Arc<Segment>,
-        (part, number): (&Arc<CachedPart>, usize),
-    ) -> Option<()> {
-        let unpacked = part.rows()?;
-        self.lookup.found_unpacked(position, part, number)?;
-        self.lookup.read_from(position, segment);
-        // Not before it is found: memory of a missing row does not count as copied.
-        self.destinations.copy_row(position, |leaf| unpacked.value(leaf, number).map(|(bytes, _)| bytes));
-        Some(())
-    }
-
-    fn decompressed(
-        &mut self,
-        key: CacheKey,
-        segment: &Segment,
-        rows: &PackedRows,
-    ) -> Option<Arc<CachedPart>> {
-        match &self.last {
-            Some((last, part)) if *last == key => Some(part.clone()),
-            _ => {
-                let unpack = || segment.unpack(rows.clone()).map(CachedPart::Rows);
-                let part = self.memory_cache.get(key, unpack)?;
-                self.last = Some((key, part.clone()));
-                Some(part)
-            }
-        }
-    }
-
     /// Whether a row of the key, in a segment of this base, is alive, and the session's own where one recomputes.
     #[inline]
     fn is_alive(&self, base: u64, position: usize) -> bool {
@@ -425,13 +371,4 @@ impl<'a, 'l, 'd, 'm> SlowPath<'a, 'l, 'd, 'm> {
         // Rows that changes up to the base name were dropped before the segment was sealed: only newer tombstones kill its rows.
         newest <= base && recompute.is_none_or(|recompute| recompute.owns(self.tombstones, newest))
     }
-}
-
-/// The rows that are decompressed with a row of a compressed segment, its number among them, and their key in the memory cache.
-#[inline]
-fn packed_rows(segment: &Segment, row: usize) -> Option<(PackedRows, usize, CacheKey)> {
-    let (rows, number) = segment.packed_rows(row).filter(|_| segment.is_compressed())?;
-    // By the first of them.
-    let key = CacheKey { segment: segment.name(), part: Part::Rows(row - number) };
-    Some((rows, number, key))
 }
