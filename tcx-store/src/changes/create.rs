@@ -8,12 +8,15 @@ use super::known::{KnownChanges, Read};
 use super::known_tombstones::Tombstones;
 use super::new_tombstone::Doomed;
 use super::pending::Attempt;
-use super::read::Doubt;
+use super::read::{Doubt, NONCE};
 use super::repaired::how_to_repair;
 use super::same::{Compared, listed};
 use super::table::{ChangeBytes, TombstoneTable};
 use crate::storage::name::{FileName, SegmentName};
 use crate::storage::{Draft, Storage};
+
+/// So often other processes may be faster before it is an error that a change is not created.
+const TRIED_AT_MOST: usize = 64;
 
 /// A change that is written and has no name yet. It gets one only in the folder that it was written in.
 pub(crate) struct DraftedChange {
@@ -37,6 +40,18 @@ impl DraftedChange {
 
 fn cannot_be_read(change: u64) -> io::Error {
     io::Error::other(format!("change {change} exists but cannot be read"))
+}
+
+/// Whether bytes that do not verify may be those of this change: a half of their nonce is the same, or they have none.
+fn may_be(bytes: &[u8], change: &[u8]) -> bool {
+    let halves = [NONCE, NONCE + 8].map(|at| at..at + 8);
+    halves.into_iter().any(|half| bytes.get(half.clone()).is_none_or(|found| Some(found) == change.get(half)))
+}
+
+/// Other processes were faster again and again.
+pub(crate) fn contended() -> io::Error {
+    let what = "other processes create changes again and again; try again when they have less to do";
+    io::Error::new(io::ErrorKind::ResourceBusy, what)
 }
 
 fn no_identity() -> io::Error {
@@ -131,13 +146,14 @@ impl KnownChanges {
         if self.next == 0 {
             return Err(no_identity());
         }
-        loop {
+        for _ in 0..TRIED_AT_MOST {
             let Some(doomed) = doomed(&self.tombstones, self.next - 1) else { return Ok(None) };
             let drafted = self.draft(storage, attempt, &doomed)?;
             if let Some(number) = self.create_drafted(storage, drafted)? {
                 return Ok(Some(number));
             }
         }
+        Err(contended())
     }
 
     /// Writes the next change, which gets no name yet.
@@ -195,11 +211,13 @@ impl KnownChanges {
         // After the draft was made: it gets its name only in the folder that holds it.
         self.compare(storage).confirmed()?;
         let created = draft.create(&name);
-        let found = match storage.map(&name) {
+        let there = match storage.map(&name) {
             // Whose it is cannot be said: the reply to the creation may have been lost, and what it commits is not to be taken back.
             Err(error) if matches!(created, Ok(false)) => return Err(error),
-            found => found.ok().filter(|map| **map == *bytes),
+            there => there.ok(),
         };
+        let may_be_own = there.as_deref().is_some_and(|there| may_be(there, &bytes));
+        let found = there.filter(|map| **map == *bytes);
         // By the nonce: it is ours if the reply to the creation was lost.
         if matches!(created, Ok(true)) || found.is_some() {
             let is_confirmed = self.confirm_created(storage, &name, &bytes)?;
@@ -208,7 +226,9 @@ impl KnownChanges {
             return Ok(Some(Created { bytes, is_durable: is_confirmed && created.is_ok() }));
         }
         created?;
-        self.learn_next(storage).map(|()| None)
+        self.learn_next(storage)?;
+        // Nor can it be said of a change that is damaged, or misread, and may be this one.
+        if may_be_own && self.unread.contains_key(&number) { Err(cannot_be_read(number)) } else { Ok(None) }
     }
 
     /// A change counts only in a folder with change 0: another process may have removed that while this change was created, and

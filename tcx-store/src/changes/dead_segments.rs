@@ -1,8 +1,6 @@
 //! Tombstones for segments by their names. A segment is removed with its rows when these are evicted; where its file comes back, from a copy of
 //! the folder, the rows do not.
 
-use std::collections::BTreeMap;
-
 use crate::sys::bytes::{Cursor, Random};
 
 /// A segment whose rows are dead, wherever it is.
@@ -16,12 +14,11 @@ pub(super) struct DeadSegment {
 
 /// Each once, ascending by their names.
 pub(super) fn distinct(dead: impl IntoIterator<Item = DeadSegment>) -> Vec<DeadSegment> {
-    let mut first: BTreeMap<Random, u64> = BTreeMap::new();
-    for DeadSegment { name, number } in dead {
-        let own = first.entry(name).or_insert(number);
-        *own = number.min(*own);
-    }
-    first.into_iter().map(|(name, number)| DeadSegment { name, number }).collect()
+    let mut dead: Vec<DeadSegment> = dead.into_iter().collect();
+    // Most come in lists that are in order: a stable sort merges these.
+    dead.sort_by_key(|own| (own.name, own.number));
+    dead.dedup_by_key(|own| own.name);
+    dead
 }
 
 /// The first change that names this segment, if any does.

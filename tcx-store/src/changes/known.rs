@@ -59,9 +59,11 @@ pub(crate) struct KnownChanges {
     pub(super) nonces: BTreeMap<u64, Random>,
     /// The changes whose nonces segments need and could not be read now, though merged changes may say what they kill; since when.
     pub(super) unread_nonces: BTreeMap<u64, Instant>,
-    /// The oldest tombstone of views of another process that was found since the last listing began: that listing may lack the segments
-    /// that it commits, which had got their names before.
+    /// The oldest change of another process that was found since the last listing began, and is a tombstone of views or names dead segments:
+    /// that listing may lack the segments that it commits, or what stands for those that it names, which had got their names before.
     pub(super) unlisted: Option<u64>,
+    /// Whether one of these names dead segments. Rows of theirs may be there all the same, whatever their keys.
+    pub(super) has_unlisted_rows: bool,
     /// Whether the last listing did not show the folder, which is known.
     pub(super) is_gone: bool,
 }
@@ -313,8 +315,10 @@ impl KnownChanges {
         // What a merged file says of changes that are known is no news.
         let first =
             if is_merged { self.unread.keys().next().copied().unwrap_or(self.next) } else { table.number };
-        if table.is_of_views && first <= table.number {
+        let names_dead = table.whole.names_dead();
+        if (table.is_of_views || names_dead) && first <= table.number {
             self.unlisted = Some(self.unlisted.map_or(first, |unlisted| unlisted.min(first)));
+            self.has_unlisted_rows |= names_dead;
         }
         self.push(table);
     }

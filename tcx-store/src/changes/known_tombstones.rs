@@ -26,8 +26,9 @@ pub(crate) struct Tombstones {
     pub(super) tables: Vec<Arc<TombstoneTable>>,
     /// Those that could not be written yet, with number [`u64::MAX`]: what they name is dead here and now.
     pub(super) pending: Vec<Arc<Pending>>,
-    /// Which segments are dead by these, whatever their keys.
+    /// Which segments are dead by these, whatever their keys; and the tables that say so.
     whole: Arc<Whole>,
+    whole_of: Vec<Arc<TombstoneTable>>,
     /// Another one whenever any of these changes; 0 as long as there are none. [`newest`](Self::newest) is not: an unreadable change
     /// has the same number once it is read, and all that could not be written have one.
     state: u64,
@@ -220,7 +221,13 @@ impl Tombstones {
     pub(super) fn count(&mut self) {
         self.state = STATES.fetch_add(1, Ordering::Relaxed) + 1;
         let of_tables = self.tables.iter().map(|table| table.newest).max().unwrap_or(0);
-        self.whole = Whole::together(self.tables.iter().map(|table| &table.whole)).into();
+        let of_segments: Vec<_> = self.tables.iter().filter(|table| !table.whole.is_empty()).collect();
+        // Most changes say nothing of segments, of which others may name very many.
+        let is_same = |(own, other): (&Arc<TombstoneTable>, &&Arc<TombstoneTable>)| Arc::ptr_eq(own, other);
+        if self.whole_of.len() != of_segments.len() || !self.whole_of.iter().zip(&of_segments).all(is_same) {
+            self.whole = Whole::together(of_segments.iter().map(|table| &table.whole)).into();
+            self.whole_of = of_segments.into_iter().cloned().collect();
+        }
         self.newest = if self.pending.is_empty() { of_tables.max(self.floor) } else { u64::MAX };
     }
 

@@ -32,7 +32,9 @@ impl MergePlan {
     /// that writing it all again is worth it, and not more than fits into one.
     pub(super) fn new(number: u64, tables: &[Arc<TombstoneTable>]) -> Option<Self> {
         let (merged, single): (Vec<_>, Vec<_>) = tables.iter().partition(|table| table.merged_in.is_some());
-        let names = |tables: &[&Arc<TombstoneTable>]| tables.iter().map(|table| table.len()).sum::<usize>();
+        let names = |tables: &[&Arc<TombstoneTable>]| {
+            tables.iter().map(|table| table.len() + table.whole.dead.len()).sum::<usize>()
+        };
         let worth = names(&single) >= names(&merged) / 4 || single.len() >= 4 * merged_at();
         // What names the same is written once: the merged file is no longer than they are together.
         let fits = tables.iter().map(|table| table.bytes()).sum::<usize>() <= most_bytes();

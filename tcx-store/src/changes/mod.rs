@@ -25,7 +25,7 @@ mod unseen;
 mod whole;
 
 pub(crate) use check::check_change;
-pub(crate) use create::DraftedChange;
+pub(crate) use create::{DraftedChange, contended};
 pub(crate) use evictions::bytes_of_eviction;
 pub(crate) use expired::{Expired, Replacing};
 pub(crate) use identity::{IdentityChange, now_millis};

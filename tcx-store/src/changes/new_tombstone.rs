@@ -21,6 +21,9 @@ use crate::schema::key::MAX_KEY_BYTES;
 use crate::sys::bytes::Random;
 use crate::sys::checksum::ChecksummedWriter;
 
+/// The most keys that one change names: it is written again whenever another process creates one first.
+const MOST_KEYS: usize = 100_000;
+
 /// What a tombstone names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Doomed {
@@ -65,6 +68,17 @@ impl Doomed {
             Self::OlderThan { .. } | Self::Evicted { .. } | Self::Segments(_) => KIND_TOMBSTONE_OF_SEGMENTS,
             Self::Keys(_) | Self::Prefix(_) | Self::All => KIND_TOMBSTONE,
         }
+    }
+
+    /// The same in parts, each for a change of its own. There is one, unless it names very many keys.
+    pub(crate) fn parts(self) -> Vec<Self> {
+        let Self::Keys(mut keys) = self else { return vec![self] };
+        let mut parts = Vec::new();
+        while keys.len() > MOST_KEYS {
+            parts.push(Self::Keys(keys.split_off(keys.len() - MOST_KEYS)));
+        }
+        parts.push(Self::Keys(keys));
+        parts
     }
 
     /// What makes it too large for one change, if anything does: no reader would accept it.

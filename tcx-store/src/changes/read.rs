@@ -19,7 +19,7 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 const MOST_BYTES_OF_ANOTHER_VERSION: u64 = 1 << 30;
 
 /// Where the nonce is in a change.
-const NONCE: usize = 24;
+pub(super) const NONCE: usize = 24;
 
 /// Why a change is not known, though its number is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

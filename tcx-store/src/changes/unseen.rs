@@ -46,6 +46,7 @@ impl KnownChanges {
         let newest = listed.changes.last().max(listed.merged.last()).copied();
         if newest >= self.newest() {
             self.unlisted = None;
+            self.has_unlisted_rows = false;
         }
     }
 
@@ -64,13 +65,18 @@ impl KnownChanges {
         self.is_gone
     }
 
-    /// Whether a tombstone of views was found since the last listing began.
+    /// Whether a change was found since the last listing began, and segments may be there that belong to it.
     pub(crate) fn needs_listing(&self) -> bool {
         self.unlisted.is_some()
     }
 
+    /// Whether a change was found since the last listing began that names dead segments: others may have their rows.
+    pub(crate) fn may_lack_rows(&self) -> bool {
+        self.has_unlisted_rows
+    }
+
     /// The newest change that rows outlive which are computed for those that are missing now. Where the folder was not listed since a
-    /// tombstone of views was found, or a change cannot be read that commits a segment of `waiting`, their replacement may be there.
+    /// change was found to which segments may belong, or a change cannot be read that commits a segment of `waiting`, their replacement may be there.
     pub(crate) fn outlived(&self, waiting: impl Iterator<Item = Needs>) -> u64 {
         let unread = |base: &u64| {
             self.unread.get(base).is_some_and(Doubt::may_end) || self.unread_nonces.contains_key(base)

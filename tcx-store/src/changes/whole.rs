@@ -74,6 +74,11 @@ impl Whole {
         segment.lineage.may_have(|name| eviction.goes(name, &self.dead))
     }
 
+    /// Whether segments are dead by their names. Others may stand for them.
+    pub(super) fn names_dead(&self) -> bool {
+        !self.dead.is_empty()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.ages.is_empty() && self.evictions.is_empty() && self.dead.is_empty()
     }

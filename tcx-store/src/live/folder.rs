@@ -324,7 +324,8 @@ impl Live {
         let (unserved, is_unindexed) = self.unserved(&served);
         let is_unread = self.changes.unread_after(0).is_some();
         let counts_on_more = self.segments.newest_base() > self.changes.newest();
-        let is_partial = !is_indexed || counts_on_more || self.segments.unopened().is_some();
+        let lacks_rows = counts_on_more || self.changes.may_lack_rows();
+        let is_partial = !is_indexed || lacks_rows || self.segments.unopened().is_some();
         let (runs, segments) = (self.runs.cover(&served), served.into_values().collect());
         let replaced = self.replaced.clone();
         Snapshot {

@@ -14,8 +14,8 @@ use crate::live::damage::DamagedFiles;
 use crate::live::snapshot::IndexedRun;
 use crate::read::destination::Destinations;
 use crate::read::lookup::Lookup;
-use crate::segment::memory_cache::{CacheKey, CachedPart, MemoryCache};
 use crate::segment::Segment;
+use crate::segment::memory_cache::{CacheKey, CachedPart, MemoryCache};
 use copy::packed_rows;
 use far::FarRow;
 

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use crate::changes::{Attempt, Doomed, Tombstones};
+use crate::changes::{Attempt, Doomed, Tombstones, contended};
 use crate::engine::Core;
 use crate::error::{Error, ErrorKind, Result};
 use crate::live::damage::DamagedFiles;
@@ -219,15 +219,23 @@ pub(crate) struct StoredRow<'a> {
     pub(crate) view: u32,
 }
 
+/// So often another process may create a change first before an invalidation by age is an error.
+const KILLED_AT_MOST: usize = 64;
+
 impl Core {
     /// Makes rows dead.
     pub(crate) fn kill(&self, doomed: Doomed) -> Result<()> {
         self.check()?;
-        if let Some(what) = doomed.too_large() {
-            return Err(Error::invalid(format!(
-                "{what}: invalidate them in parts, by a prefix, or everything"
-            )));
+        let parts = doomed.parts();
+        if let Some(what) = parts.iter().find_map(Doomed::too_large) {
+            return Err(Error::invalid(what));
         }
+        // All of them: what could not be written is dead in this process, and is written later.
+        parts.into_iter().fold(Ok(()), |killed, part| killed.and(self.kill_at_once(part)))
+    }
+
+    /// Makes rows dead by one change. Between two, lookups and the writer get the lock.
+    fn kill_at_once(&self, doomed: Doomed) -> Result<()> {
         let mut live = self.live();
         let killed = match self.ready_to_kill(&mut live)? {
             Err(error) => {
@@ -245,13 +253,14 @@ impl Core {
         self.check()?;
         let mut live = self.live();
         let killed = self.ready_to_kill(&mut live)?.and_then(|()| {
-            loop {
+            for _ in 0..KILLED_AT_MOST {
                 // Young rows die with the old ones that they were joined with. What they were joined from may come back by a copy.
                 let doomed = Doomed::OlderThan { limit, dead: live.joined_before(limit) };
                 if live.changes.kill_segments(&*self.storage, &doomed).map_err(|e| self.not_written(e))? {
                     return Ok(());
                 }
             }
+            Err(self.not_written(contended()))
         });
         self.install(&mut live);
         killed

@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, SystemTime};
 
 use crate::testing::{Faulty, compute, keys, names, process, replace, values, with_operations};
 use crate::write::seal_queue::SealQueue;
-use crate::{ErrorKind, RecomputeSession, Store};
+use crate::{ErrorKind, Keys, RecomputeSession, Store};
 
 /// A process whose rows are written and not yet named when another process invalidates this key, as often as `times` says.
 fn contended(dir: &Path, key: &'static str, times: &Arc<AtomicUsize>) -> Store {
@@ -149,4 +150,37 @@ fn rows_that_contention_keeps_from_being_evicted_stay_until_the_next_eviction() 
     store.make_room(1).unwrap();
     assert_eq!(names(dir.path(), "change-").len(), before + 2);
     assert_eq!(values(&process(dir.path()), &["x"]), [-1]);
+}
+
+#[test]
+fn an_invalidation_that_contention_keeps_from_being_written_holds_here_and_is_written_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = process(dir.path());
+    compute(&first, &["x", "y"], 1);
+    first.flush().unwrap();
+    let times = Arc::new(AtomicUsize::new(usize::MAX));
+    let store = contended_at(dir.path(), ("link", "change-"), "busy", &times);
+    let error = format!("{:#}", store.invalidate(&keys(&["x"])).unwrap_err());
+    assert!(error.contains("again and again"), "{error}");
+    assert_eq!((values(&store, &["x"]), values(&process(dir.path()), &["x"])), (vec![-1], vec![1]));
+    let error = store.invalidate_older_than(SystemTime::now() + Duration::from_mins(1)).unwrap_err();
+    assert!(format!("{error:#}").contains("again and again"), "{error:#}");
+    assert_eq!(values(&process(dir.path()), &["y"]), [1]);
+    times.store(0, SeqCst);
+    // With the next change.
+    store.invalidate(&keys(&["busy"])).unwrap();
+    assert_eq!(values(&process(dir.path()), &["x", "y"]), [-1, 1]);
+}
+
+#[test]
+fn very_many_keys_are_invalidated_by_several_changes() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = process(dir.path());
+    compute(&store, &["x", "y"], 1);
+    store.flush().unwrap();
+    let others = (0..100_000).map(|number| format!("other {number}"));
+    let wanted: Vec<String> = ["x".to_owned()].into_iter().chain(others).chain(["y".to_owned()]).collect();
+    store.invalidate(&Keys::text(wanted, 0).unwrap()).unwrap();
+    assert_eq!(names(dir.path(), "change-").len(), 1 + 2);
+    assert_eq!(values(&process(dir.path()), &["x", "y"]), [-1, -1]);
 }

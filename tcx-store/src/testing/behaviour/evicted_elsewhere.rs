@@ -12,7 +12,8 @@ use crate::options::WhenFull;
 use crate::storage::{LocalStorage, System};
 use crate::store::invalidate::{Reach, StoredRow};
 use crate::testing::{
-    Fault, Faulty, compute, go_ahead, names, process, put, reader, seal_all, spec, values, with_operations,
+    Fault, Faulty, compute, go_ahead, kill_z, names, process, put, reader, seal_all, spec, values,
+    with_a_replacement, with_operations,
 };
 use crate::upkeep::compaction::{Effort, Excess, compact, evict};
 use crate::upkeep::eviction::EvictionOrder;
@@ -319,4 +320,38 @@ fn a_joined_segment_stays_of_which_a_part_is_seen_while_others_are_evicted() {
     std::fs::remove_file(&joined).unwrap();
     std::fs::write(&joined, &bytes).unwrap();
     assert_eq!(values(&process(dir.path()), &KEYS), [1, 1, -1]);
+}
+
+/// A process learns by their names of the two changes of an eviction, which keeps what was joined. No listing has shown it that.
+#[test]
+fn a_replacement_is_found_if_an_eviction_is_known_before_what_its_segment_was_joined_to() {
+    let dir = tempfile::tempdir().unwrap();
+    with_a_replacement(dir.path());
+    let evicting = process(dir.path());
+    evicting.core.collect(Duration::ZERO).unwrap();
+    go_ahead(Duration::from_secs(10));
+    seal_each(dir.path(), &[&["y"]]);
+    evicting.refresh().unwrap();
+    let (waits, path) = (Arc::new(AtomicBool::new(false)), dir.path().to_owned());
+    let waiting = waits.clone();
+    let steps = Faulty::with(move |_, step, file: &Path| {
+        let is_change = file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("change-"));
+        if step == "link" && is_change && waiting.swap(false, SeqCst) {
+            process(&path).core.compact(Effort::Thorough).unwrap();
+            evict(&evicting.core, Excess::Segments(1), EvictionOrder::OLDEST).unwrap();
+        }
+        None
+    });
+    let other = with_operations(dir.path(), steps);
+    // A listing was made a moment ago, and none is due.
+    go_ahead(Duration::from_hours(1));
+    other.refresh().unwrap();
+    go_ahead(Duration::ZERO);
+    waits.store(true, SeqCst);
+    kill_z(&other);
+    assert!(!waits.load(SeqCst));
+    compute(&other, &["x"], 3);
+    seal_all(&other);
+    process(dir.path()).core.compact(Effort::Thorough).unwrap();
+    assert_eq!(values(&process(dir.path()), &["x", "y"]), [1000, 1]);
 }

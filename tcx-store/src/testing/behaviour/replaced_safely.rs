@@ -1,7 +1,7 @@
 //! Rows that make way for recomputed ones are there until the recomputed ones can take their place.
 
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex};
@@ -9,8 +9,12 @@ use std::sync::{Arc, Mutex};
 use crate::RecomputeSession;
 use crate::segment::MOST_ROWS;
 use crate::testing::{Fault, Faulty};
-use crate::testing::{column, compute, keys, names, process, replace, seal_all, values, with_operations};
+use crate::testing::{
+    change, column, compute, keys, module, names, process, replace, rewrite, seal_all, values,
+    with_operations,
+};
 use crate::write::generation::{publish, write};
+use crate::write::seal_queue::SealQueue;
 
 /// A folder with a durable row, whose value is 1.
 fn with_a_row() -> tempfile::TempDir {
@@ -133,5 +137,36 @@ fn no_index_run_is_left_of_segments_that_were_not_named() {
         assert_eq!(names(dir.path(), "run-").len(), 1);
         seal_all(&store);
         assert_eq!(values(&process(dir.path()), &["x", "y", "z"]), [2; 3]);
+    }
+}
+
+/// A file system has created the change, says that there is one, and shows its bytes wrongly at first.
+#[test]
+fn a_replacement_whose_change_cannot_be_recognised_for_a_moment_is_not_taken_back() {
+    let dir = with_a_row();
+    let written = Arc::<Mutex<Option<(PathBuf, Vec<u8>)>>>::default();
+    let (seen, folder) = (written.clone(), module(dir.path()));
+    let steps = Faulty::with(move |_, step, path| {
+        let mut seen = seen.lock().unwrap();
+        if step == "link" && path.ends_with(change(1)) && seen.is_none() {
+            let drafts = names(folder.parent().unwrap(), "tmp-").into_iter().map(|name| folder.join(name));
+            let drafts = drafts.map(|path| std::fs::read(path).unwrap());
+            let bytes = drafts.into_iter().find(|bytes| bytes.starts_with(b"TCXCHG01")).unwrap();
+            let mut misread = bytes.clone();
+            let last = misread.len() - 1;
+            misread[last] ^= 1;
+            std::fs::write(path, misread).unwrap();
+            *seen = Some((path.to_owned(), bytes));
+        }
+        None
+    });
+    let store = with_operations(dir.path(), steps);
+    assert_eq!(replace(&store, &RecomputeSession::new(), &["x"], 2), 1);
+    let _ = SealQueue::new(store.core.clone()).seal_all();
+    let (path, bytes) = written.lock().unwrap().take().unwrap();
+    rewrite(&path, &bytes);
+    store.flush().unwrap();
+    for own in [&store, &process(dir.path())] {
+        assert_eq!(values(own, &["x"]), [2]);
     }
 }
