@@ -97,7 +97,7 @@ fn open_in(dir: &Path) -> Result<Arc<Store>> {
     Ok(Store::open(dir, spec()?, &Options::default())?)
 }
 
-/// Random bytes: row `number` begins at byte 8 × `number`. To make them is no part of a fill.
+/// Random bytes. To make them is no part of a fill.
 fn random_bytes() -> Vec<u8> {
     let mut state = 1_u64;
     let mut next = || {
@@ -109,6 +109,16 @@ fn random_bytes() -> Vec<u8> {
     (0..ROWS + BATCH * ROW / 8).flat_map(|_| next().to_le_bytes()).collect()
 }
 
+/// The values of a batch that begins with this row.
+fn batch(values: &[u8], first: usize) -> &[u8] {
+    &values[8 * first..][..BATCH * ROW]
+}
+
+/// The value of a row.
+fn row(values: &[u8], number: usize) -> &[u8] {
+    &batch(values, number - number % BATCH)[number % BATCH * ROW..][..ROW]
+}
+
 /// The time that the caller of a fill waits, until every row is accepted.
 fn fill(store: &Store, values: &[u8]) -> Result<Duration> {
     let start = Instant::now();
@@ -116,8 +126,7 @@ fn fill(store: &Store, values: &[u8]) -> Result<Duration> {
         let keys = Keys::ints((first..first + BATCH).map(|row| row as i64), 0);
         let mut rows = store.lookup(keys)?;
         let positions = rows.distinct_missing_positions();
-        let values = &values[8 * first..][..BATCH * ROW];
-        store.insert(&mut rows, &positions, vec![Column::dense(values)])?;
+        store.insert(&mut rows, &positions, vec![Column::dense(batch(values, first))])?;
     }
     Ok(start.elapsed())
 }
@@ -151,7 +160,7 @@ fn epoch(store: &Store, values: &[u8]) -> Result<Duration> {
             return Err(format!("{} rows are missing", rows.missing()).into());
         }
         for (position, key) in keys.iter().enumerate() {
-            if rows.bytes(0, position) != &values[8 * *key as usize..][..ROW] {
+            if rows.bytes(0, position) != row(values, *key as usize) {
                 return Err(format!("row {key} is wrong").into());
             }
         }
