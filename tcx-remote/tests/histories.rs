@@ -257,6 +257,28 @@ fn a_row_that_is_invalidated_in_a_directory_while_it_is_received_is_not_served_t
 }
 
 #[test]
+fn nothing_is_left_in_a_module_that_took_the_place_of_another_while_rows_were_sent() {
+    let (server, one, other) = (Server::start(), cache_of(10), tempdir().unwrap());
+    let there = bucket(&server, "p");
+    push_all(one.path(), &there).unwrap();
+    pull_all(&there, other.path()).unwrap();
+    invalidate(one.path(), 1);
+    push_all(one.path(), &there).unwrap();
+    compute(one.path(), &[7], 70);
+    // An older copy comes, in which the change of the same number invalidates that row.
+    invalidate(other.path(), 7);
+    let mut replaced = at_first(|| {
+        server.keys().iter().filter(|key| key.contains("/change-")).for_each(|key| server.remove(key));
+        push_all(other.path(), &there).unwrap();
+    });
+    let refused = push(one.path(), &there, MODULE, &mut replaced).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::AlreadyExists, "{refused}");
+    let copy = tempdir().unwrap();
+    pull_all(&there, copy.path()).unwrap();
+    assert_eq!(values(copy.path(), &[1, 7]), [Some(10), None]);
+}
+
+#[test]
 fn what_was_joined_from_rows_of_a_change_under_way_is_copied_after_it() {
     let (server, one, other) = (Server::start(), cache_of(10), tempdir().unwrap());
     let there = bucket(&server, "p");

@@ -104,7 +104,9 @@ fn rows_that_vanish_before_they_are_sent_are_an_error_of_one_flush() {
     assert!(lost.contains("1 of the segments that waited"), "{lost}");
     one.compute(&[3], 30);
     one.store().flush().unwrap();
-    assert_eq!(Machine::new(&server).values(&[1, 2, 3]), [Some(10), None, Some(30)]);
+    let found = Machine::new(&server).values(&[1, 2, 3]);
+    // A try to send it that was under way has the file open still, and may succeed.
+    assert!(matches!(found[..], [Some(10), None | Some(20), Some(30)]), "{found:?}");
 }
 
 #[test]

@@ -65,6 +65,7 @@ async fn list(
             };
             client.store.list_paginated(Some(&prefix), options)
         });
+        let known = objects.len() + folders.len();
         let PaginatedListResult { result, page_token } = page.await?;
         for meta in result.objects {
             let key = meta.location.to_string();
@@ -82,9 +83,11 @@ async fn list(
         if page_token.is_none() {
             break;
         }
+        // Each page that brings something may take the time of a call: a large folder has many. A store may repeat itself.
+        if objects.len() + folders.len() > known {
+            deadline = deadline.again();
+        }
         token = page_token;
-        // Each page may take the time of a call: a large folder has many.
-        deadline = deadline.again();
     }
     folders.sort();
     folders.dedup();

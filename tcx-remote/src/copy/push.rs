@@ -102,12 +102,35 @@ fn push_listed(
     copied.present = present;
     let bytes = |files: &[(String, u64)]| files.iter().map(|(_, bytes)| bytes).sum::<u64>();
     let (early, total) = (bytes(&before), bytes(&before) + bytes(&after));
-    if !push_files(dir, bucket, module, before, copied, &mut |done, _| progress(done, total))? {
+    let mut sent = Vec::new();
+    if !push_files(dir, bucket, module, before, &mut sent, &mut |done, _| progress(done, total))? {
         // They were joined: the next listing shows what took their place.
+        count(copied, &sent);
         return Ok(false);
     }
     push_changes(dir, bucket, module, known..here, copied)?;
-    push_files(dir, bucket, module, after, copied, &mut |done, _| progress(early + done, total))
+    let is_complete =
+        push_files(dir, bucket, module, after, &mut sent, &mut |done, _| progress(early + done, total))?;
+    confirm(dir, bucket, module, here, &sent)?;
+    count(copied, &sent);
+    Ok(is_complete)
+}
+
+fn count(copied: &mut Copied, sent: &[(String, u64)]) {
+    copied.files += sent.len() as u64;
+    copied.bytes += sent.iter().map(|(_, bytes)| bytes).sum::<u64>();
+}
+
+/// Makes sure that the store still has the module of which a copy was made: it may have taken long. Else what was sent is removed again. Its
+/// bases would be the numbers of other changes.
+fn confirm(dir: &Path, bucket: &Bucket, module: &str, here: u64, sent: &[(String, u64)]) -> io::Result<()> {
+    let same = compare_changes(dir, bucket, module, here);
+    if same.as_ref().is_err_and(|e| matches!(e.kind(), ErrorKind::AlreadyExists | ErrorKind::NotFound)) {
+        for (name, _) in sent {
+            bucket.delete(&format!("{module}/{name}"))?;
+        }
+    }
+    same
 }
 
 /// The files but for changes that are sent, each with its length.
@@ -150,6 +173,10 @@ fn compare(
     common: u64,
 ) -> io::Result<()> {
     changes::compare_lengths(module, common, files, there)?;
+    compare_changes(dir, bucket, module, common)
+}
+
+fn compare_changes(dir: &Path, bucket: &Bucket, module: &str, common: u64) -> io::Result<()> {
     changes::compare(module, common, |name| {
         let object = bucket.read(&format!("{module}/{name}"), u64::MAX)?;
         Ok([local::read(&dir.join(name))?, object.ok_or_else(|| gone(bucket, module, name))?])
@@ -224,13 +251,13 @@ fn push_changes(
     Ok(())
 }
 
-/// `false` if one has vanished.
+/// Adds those that were sent to `done`; `false` if one has vanished.
 fn push_files(
     dir: &Path,
     bucket: &Bucket,
     module: &str,
     files: Vec<(String, u64)>,
-    copied: &mut Copied,
+    done: &mut Vec<(String, u64)>,
     progress: &mut (dyn FnMut(u64, u64) + Send),
 ) -> io::Result<bool> {
     let total = files.iter().map(|(_, bytes)| bytes).sum();
@@ -251,8 +278,8 @@ fn push_files(
             };
             bucket.upload(&format!("{module}/{name}"), &file.into(), bytes)?;
             let mut sent = sent.lock().unwrap_or_else(PoisonError::into_inner);
-            sent.0.push(bytes);
-            let done = sent.0.iter().sum();
+            sent.0.push((name, bytes));
+            let done = sent.0.iter().map(|(_, bytes)| bytes).sum();
             (sent.1)(done, total);
         }
         Ok(())
@@ -264,8 +291,7 @@ fn push_files(
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect::<Vec<_>>()
     });
     let (sent, _) = sent.into_inner().unwrap_or_else(PoisonError::into_inner);
-    copied.files += sent.len() as u64;
-    copied.bytes += sent.iter().sum::<u64>();
+    done.extend(sent);
     results.into_iter().collect::<io::Result<()>>()?;
     Ok(!vanished.into_inner())
 }

@@ -19,6 +19,10 @@ use crate::copy::files::{Kind, change, kind, merged};
 /// Where a change has its nonce, by which its writer recognises it (`docs/format.md`).
 const NONCE: std::ops::Range<usize> = 24..40;
 
+/// Where a change has its kind, and that of those which commit segments.
+const KIND: std::ops::Range<usize> = 12..16;
+const OF_VIEWS: u32 = 3;
+
 /// The most bytes of a tag in the name of a copy, which has a length and a time besides.
 const MOST_TAG: usize = 40;
 
@@ -120,8 +124,8 @@ impl Inner {
             let look = self.look()?;
             self.ask(|bucket| bucket.head(&self.key(name)))?.map(|object| (object, look))
         };
-        if name == change(0) {
-            self.saw_origin()?;
+        if let (Some((_, look)), true) = (&object, name == change(0)) {
+            self.saw_origin(*look)?;
         }
         Ok(object)
     }
@@ -181,16 +185,24 @@ impl Inner {
         self.state(|state| state.changes.values().map(|known| known.path.clone()).collect())
     }
 
-    /// Creates a change, or merged changes; `false` if there is one of this name. What waits is sent before: a change may count on it.
-    pub(super) fn create(&self, name: &str, bytes: &[u8]) -> io::Result<bool> {
+    /// Creates a change, or merged changes; `false` if there is one of this name. What it may commit is sent before.
+    ///
+    /// `origin` is the history that was known when it was written, if one was.
+    pub(super) fn create(&self, name: &str, bytes: &[u8], origin: Option<String>) -> io::Result<bool> {
         if !matches!(kind(name), Some(Kind::Change(_) | Kind::Merged(_))) {
             return Err(ErrorKind::Unsupported.into());
         }
-        self.settle()?;
+        // Change 0 begins another history. What is created in none that is known could not be taken back.
+        let origin = match origin {
+            _ if name == change(0) => None,
+            Some(origin) => Some(origin),
+            None => Some(self.origin()?),
+        };
+        if commits(bytes) {
+            self.settle_own()?;
+        }
         self.probe()?;
         let short = self.bucket.deadline().min(SHORT);
-        // Change 0 begins another history. What is created in none that is known could not be taken back.
-        let origin = if name == change(0) { None } else { Some(self.origin()?) };
         let created = self.send(|bucket| bucket.with_deadline(short).create(&self.key(name), bytes));
         self.created()?;
         let is_own = match created {
@@ -295,6 +307,11 @@ impl Inner {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Whether a change may commit segments (`docs/format.md`): a tombstone of views.
+fn commits(change: &[u8]) -> bool {
+    change.get(KIND).is_none_or(|kind| kind == OF_VIEWS.to_le_bytes())
 }
 
 /// The name of the copy of an object: another one for each object that had this name.

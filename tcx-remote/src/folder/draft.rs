@@ -70,7 +70,7 @@ impl Draft for RemoteDraft {
         let mut bytes = Vec::new();
         self.file.rewind()?;
         self.file.read_to_end(&mut bytes)?;
-        self.folder.create(name, &bytes)
+        self.folder.create(name, &bytes, self.origin.take())
     }
 }
 

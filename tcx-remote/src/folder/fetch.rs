@@ -5,18 +5,22 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tcx_store::unstable::{Mapped, directory, runtime, verify_file};
 
-use super::Inner;
+use super::{Inner, SHORT};
 use crate::bucket::Bucket;
-use crate::near::lock::{Attempt, lock, try_lock};
+use crate::near::lock::{Attempt, lock, lock_within, try_lock};
 
 /// Files in flight together; long ones are received in ranges that are in flight together as well.
 const FILES_IN_FLIGHT: usize = 8;
 
 /// Segments of at most this length are received before the listing that shows them returns: to open one of them in the store takes as long.
 pub(super) const SMALL: u64 = 1 << 20;
+
+/// So long a lookup waits for another process that receives what it needs.
+const A_MOMENT: Duration = Duration::from_secs(2);
 
 /// A file that is removed unless it gets its name.
 struct Temporary(PathBuf);
@@ -145,7 +149,9 @@ impl Inner {
     pub(super) fn fetch_to(&self, name: &str, bytes: u64, to: &Path) -> io::Result<Mapped> {
         self.near.make()?;
         let file_name = to.file_name().and_then(|name| name.to_str()).unwrap_or(name);
-        let _alone = lock(&self.near.lock(file_name))?;
+        // A lookup may wait for it: another process that is stopped is not waited for long.
+        let _alone = lock_within(&self.near.lock(file_name), A_MOMENT)?;
+        let bucket = self.bucket.with_deadline(self.bucket.deadline().min(SHORT));
         if let Ok(file) = File::open(to) {
             // Another process was faster.
             return Mapped::new(&file);
@@ -155,7 +161,7 @@ impl Inner {
             let (path, file) = self.near.create_temporary()?;
             let rename = |from: &Path| fs::rename(from, to);
             let (map, is_sound) =
-                match self.receive_to(name, bytes, &self.bucket, (Temporary(path), file), &rename) {
+                match self.receive_to(name, bytes, &bucket, (Temporary(path), file), &rename) {
                     Err(error) if is_full(&error) => return self.in_memory(name, bytes),
                     received => received?,
                 };
@@ -175,14 +181,17 @@ impl Inner {
     /// Receives small segments that are not here, several at a time. What fails is read in the store.
     pub(super) fn receive_all(&self, missing: &[(String, u64)]) {
         let next = AtomicUsize::new(0);
+        // A lookup waits for them.
+        let bucket = self.bucket.with_deadline(self.bucket.deadline().min(SHORT));
         let work = || {
             while let Some((name, bytes)) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
                 // It takes another process a moment: what it receives is not asked for again.
-                let received = self
-                    .lock_of(name)
-                    .and_then(|path| lock(&path))
-                    .and_then(|_alone| self.receive_alone(name, *bytes, &self.bucket));
-                match received {
+                let receive = |alone| match alone {
+                    Attempt::Own(_alone) => self.receive_alone(name, *bytes, &bucket),
+                    Attempt::Busy => Ok(Received::Busy),
+                };
+                let alone = self.lock_of(name).and_then(|path| lock_within(&path, A_MOMENT));
+                match alone.and_then(receive) {
                     Err(_) if self.reach.is_away() => break,
                     Err(error) => tracing::debug!(segment = %name, "not received: {error}"),
                     Ok(_) => {}

@@ -12,15 +12,19 @@ use super::{Inner, info, info_of};
 use crate::copy::files::{Kind, kind};
 use crate::near::lock::{Attempt, WAIT_AT_MOST, lock_within};
 
-pub(super) struct RemoteHeld(pub(super) Arc<Inner>);
+pub(super) struct RemoteHeld {
+    pub(super) folder: Arc<Inner>,
+    /// The history that was known when it was held.
+    pub(super) origin: Option<String>,
+}
 
 impl Held for RemoteHeld {
     /// What the store says: a segment that waits to be sent is not there.
     fn info(&self, name: &str) -> io::Result<FileInfo> {
         match kind(name) {
-            Some(Kind::Run) | None => self.0.local_info(name),
+            Some(Kind::Run) | None => self.folder.local_info(name),
             Some(_) => {
-                let object = self.0.ask(|bucket| bucket.head(&self.0.key(name)))?;
+                let object = self.folder.ask(|bucket| bucket.head(&self.folder.key(name)))?;
                 object.map(|object| info_of(&object)).ok_or_else(|| ErrorKind::NotFound.into())
             }
         }
@@ -31,7 +35,7 @@ impl Held for RemoteHeld {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        self.0.remove(name)
+        self.folder.remove(name, self.origin.as_deref())
     }
 }
 
@@ -45,19 +49,33 @@ impl Inner {
     ///
     /// # Errors
     ///
-    /// Returns an error if a process sends the segment all the time, or if a file or object cannot be removed.
-    pub(super) fn remove(&self, name: &str) -> io::Result<()> {
-        self.remove_within(name, WAIT_AT_MOST)
+    /// Returns an error if a process sends the segment all the time, if the store has not the module of this history any more, or if a file or
+    /// object cannot be removed.
+    pub(super) fn remove(&self, name: &str, origin: Option<&str>) -> io::Result<()> {
+        self.remove_within(name, origin, WAIT_AT_MOST)
     }
 
     /// As [`remove`](Self::remove), which waits for a process that sends the segment at most so long.
-    pub(super) fn remove_within(&self, name: &str, longest: Duration) -> io::Result<()> {
+    pub(super) fn remove_within(
+        &self,
+        name: &str,
+        origin: Option<&str>,
+        longest: Duration,
+    ) -> io::Result<()> {
         let is_segment = kind(name) == Some(Kind::Segment);
         let alone = if is_segment { Some(lock_within(&self.lock_of(name)?, longest)?) } else { None };
         if matches!(alone, Some(Attempt::Busy)) {
             // The upload under way would bring it back.
             let what = format!("another process sends or receives {name}: try again later");
             return Err(io::Error::new(ErrorKind::ResourceBusy, what));
+        }
+        // Last: an older copy, in which the segment is alive, may have taken the place of the module at any time before.
+        if let Some(origin) = origin.filter(|_| is_segment)
+            && !self.has_origin(origin)?
+        {
+            let what =
+                format!("another module has taken the place of that from which {name} was to be removed");
+            return Err(io::Error::new(io::ErrorKind::NotFound, what));
         }
         // In one step with what a flush looks at: the segment has not vanished, it was removed.
         self.state(|state| {

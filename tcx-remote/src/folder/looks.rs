@@ -86,8 +86,9 @@ impl Inner {
         self.state(|state| state.looks.needs_origin)
     }
 
-    pub(super) fn saw_origin(&self) -> io::Result<()> {
-        self.state(|state| state.looks.needs_origin = false)
+    /// Change 0 was looked at. What was asked before this process has written says nothing of the time since.
+    pub(super) fn saw_origin(&self, look: Look) -> io::Result<()> {
+        self.state(|state| state.looks.needs_origin &= look.writes != state.looks.writes)
     }
 
     /// Lists the module for [`list`](Self::list) and the comparisons before it. What fails is asked one by one.

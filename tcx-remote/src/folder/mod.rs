@@ -107,6 +107,8 @@ struct State {
     arrivals: Arrivals,
     /// Segments that wait, and are not of the module that the store has.
     refused: HashMap<String, Refused>,
+    /// The histories of such segments, and when the store was found to have another module.
+    refused_origins: HashMap<String, Instant>,
     /// Segments that the store did not have when they were read there.
     gone: HashMap<String, Instant>,
 }

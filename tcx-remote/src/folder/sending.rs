@@ -166,7 +166,7 @@ fn keep_sending(folder: &Weak<Inner>) {
         runtime::sleep(tries.pause);
         let Some(folder) = folder.upgrade() else { return };
         let (settled, path) = (folder.settle(), folder.path().display());
-        if tries.go_on(&settled, folder.own_wait()) {
+        if tries.go_on(&settled, folder.own_wait()) || folder.has_refused() {
             if tries.is_news(&settled)
                 && let Err(error) = &settled
             {

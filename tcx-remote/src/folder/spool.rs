@@ -19,14 +19,30 @@ use super::strays::COMES_WITHIN;
 use crate::near::Spooled;
 use crate::near::lock::{Attempt, WAIT_AT_MOST, lock_within};
 
-/// A segment that the store refuses, because it has another module.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) enum Refused {
-    #[default]
-    New,
-    Since(Instant),
-    /// No try of before can bring it any more.
-    Long,
+/// An answer within this time is that of the first try.
+const AT_ONCE: Duration = Duration::from_secs(1);
+
+/// A module that is not in the store is looked for again after this time, to send segments of other processes.
+const ASKED_EVERY: Duration = Duration::from_secs(30);
+
+/// A segment that is not sent, because the store has another module, and was removed there: an earlier try may have brought it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Refused {
+    since: Instant,
+    /// How often it was removed with success. The second time, no try of before can bring it any more.
+    removed: u32,
+    /// Since when a removal may come that was not answered at once.
+    in_doubt: Option<Instant>,
+}
+
+impl Refused {
+    fn is_due(&self) -> bool {
+        self.removed == 0 || self.removed == 1 && runtime::now().duration_since(self.since) >= COMES_WITHIN
+    }
+
+    fn may_be_removed(&self) -> bool {
+        self.in_doubt.is_some_and(|since| runtime::now().duration_since(since) < COMES_WITHIN)
+    }
 }
 
 impl Inner {
@@ -40,7 +56,18 @@ impl Inner {
     }
 
     fn check_room(&self) -> io::Result<()> {
-        let bytes = || io::Result::Ok(self.near.spooled()?.iter().map(|own| own.bytes).sum::<u64>());
+        // What belongs to a module that the store has no more takes no room from this one.
+        let counts = |spooled: &Spooled| {
+            self.state(|state| {
+                state.own.contains(&spooled.name) || !state.refused_origins.contains_key(&spooled.origin)
+            })
+        };
+        let bytes = || {
+            let waiting = self.near.spooled()?.into_iter();
+            io::Result::Ok(
+                waiting.filter(|own| counts(own).unwrap_or(true)).map(|own| own.bytes).sum::<u64>(),
+            )
+        };
         if bytes()? <= self.spool_bytes {
             return Ok(());
         }
@@ -64,12 +91,22 @@ impl Inner {
     ///
     /// Returns an error if the store cannot be reached, or if a segment of this process still waits or is lost.
     pub(super) fn settle(&self) -> io::Result<()> {
+        self.settle_these(|_| true)
+    }
+
+    /// As [`settle`](Self::settle), of this process alone.
+    pub(super) fn settle_own(&self) -> io::Result<()> {
+        self.settle_these(|name| self.is_own(name).unwrap_or(true))
+    }
+
+    fn settle_these(&self, wanted: impl Fn(&str) -> bool) -> io::Result<()> {
         // Before what waits is listed: what is not in that list was sent, or is lost.
         let own = self.state(|state| state.own.clone())?;
-        let waiting = self.near.spooled()?;
+        let mut waiting = self.near.spooled()?;
         for name in own.iter().filter(|name| !waiting.iter().any(|spooled| spooled.name == **name)) {
             self.check_sent(name)?;
         }
+        waiting.retain(|spooled| wanted(&spooled.name));
         let failed = self.send_all(waiting)?;
         self.check_lost()?;
         failed.map_or(Ok(()), Err)
@@ -158,10 +195,11 @@ impl Inner {
         self.state(|state| state.own.contains(name))
     }
 
-    /// Sends a segment. A process that has its lock is waited for, as long as it may take to send it.
+    /// Sends a segment. If it is this process's, one that has its lock is waited for, as long as it may take to send it.
     pub(super) fn send_one(&self, spooled: &Spooled) -> io::Result<()> {
         // As the deadline of a transfer.
-        self.send_within(spooled, WAIT_AT_MOST + Duration::from_secs(spooled.bytes >> 20))
+        let longest = WAIT_AT_MOST + Duration::from_secs(spooled.bytes >> 20);
+        self.send_within(spooled, if self.is_own(&spooled.name)? { longest } else { Duration::ZERO })
     }
 
     /// As [`send_one`](Self::send_one), which waits for another process at most so long.
@@ -173,25 +211,35 @@ impl Inner {
     pub(super) fn send_within(&self, spooled: &Spooled, longest: Duration) -> io::Result<()> {
         let Spooled { origin, name, path, bytes } = spooled;
         let alone = lock_within(&self.near.lock(name), longest)?;
-        if matches!(alone, Attempt::Busy) {
-            return Err(busy(path, longest));
-        }
         let is_own = self.is_own(name)?;
+        match alone {
+            Attempt::Own(_) => {}
+            Attempt::Busy if is_own => return Err(busy(path, longest)),
+            // Another process sends it, or the one that it is of.
+            Attempt::Busy => return Ok(()),
+        }
         let file = match File::open(path) {
             // Another process has sent or removed it, or it is lost.
             Err(error) if error.kind() == ErrorKind::NotFound && is_own => return self.check_sent(name),
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             file => file?,
         };
-        if !is_own {
-            let damaged =
-                |what| io::Error::new(ErrorKind::InvalidData, format!("{}: {what}", path.display()));
-            verify_file(name, &Mapped::new(&file)?).map_err(damaged)?;
+        if !is_own && self.was_refused(origin)? {
+            self.take_back_sent(name);
+            return Ok(());
         }
         if !self.is_of(origin)? {
             // An earlier try may have brought it there, though its reply was an error.
             self.take_back_sent(name);
             return Err(self.other_module(origin));
+        }
+        if !is_own {
+            let damaged =
+                |what| io::Error::new(ErrorKind::InvalidData, format!("{}: {what}", path.display()));
+            verify_file(name, &Mapped::new(&file)?).map_err(damaged)?;
+        }
+        if self.state(|state| state.refused.get(name).is_some_and(Refused::may_be_removed))? {
+            return Err(removal_under_way(path));
         }
         self.state(|state| state.refused.remove(name))?;
         // It leaves room for what a lookup asks for: parts of segments take long.
@@ -221,26 +269,39 @@ impl Inner {
     /// Removes a segment that waits here from the module that has come in the place of its own: nothing was acknowledged there. It is done
     /// again once what was on its way must have come.
     fn take_back_sent(&self, name: &str) {
-        let is_due = self.state(|state| {
-            let refused = state.refused.entry(name.to_owned()).or_default();
-            match *refused {
-                Refused::New => *refused = Refused::Since(runtime::now()),
-                Refused::Since(since) if runtime::now().duration_since(since) >= COMES_WITHIN => {
-                    *refused = Refused::Long;
-                }
-                Refused::Since(_) | Refused::Long => return false,
-            }
-            true
+        let due = self.state(|state| {
+            let new = Refused { since: runtime::now(), removed: 0, in_doubt: None };
+            Some(*state.refused.entry(name.to_owned()).or_insert(new)).filter(Refused::is_due)
         });
-        if is_due.unwrap_or(false) && self.send(|bucket| bucket.delete(&self.key(name))).is_err() {
-            let _ = self.state(|state| state.refused.remove(name));
-        }
+        let Ok(Some(mut refused)) = due else { return };
+        let start = runtime::now();
+        let removed = self.send(|bucket| bucket.delete(&self.key(name)));
+        let is_certain = removed.is_ok() && runtime::now().duration_since(start) < AT_ONCE;
+        refused.removed += u32::from(removed.is_ok());
+        refused.in_doubt = if is_certain { refused.in_doubt } else { Some(runtime::now()) };
+        let _ = self.state(|state| state.refused.insert(name.to_owned(), refused));
+    }
+
+    /// Whether segments are to be removed again that the store may have got although it has another module.
+    pub(super) fn has_refused(&self) -> bool {
+        self.state(|state| state.refused.values().any(|own| own.removed < 2)).unwrap_or(false)
+    }
+
+    /// Whether the store was found a moment ago to have another module than that of this history.
+    fn was_refused(&self, origin: &str) -> io::Result<bool> {
+        let refused = self.state(|state| state.refused_origins.get(origin).copied())?;
+        Ok(refused.is_some_and(|since| runtime::now().duration_since(since) < ASKED_EVERY))
     }
 
     /// Whether the store has the module of this history now.
     fn is_of(&self, origin: &str) -> io::Result<bool> {
         self.reach.try_now();
-        self.has_origin(origin)
+        let is_same = self.has_origin(origin)?;
+        self.state(|state| match is_same {
+            true => drop(state.refused_origins.remove(origin)),
+            false => drop(state.refused_origins.insert(origin.to_owned(), runtime::now())),
+        })?;
+        Ok(is_same)
     }
 
     fn other_module(&self, origin: &str) -> io::Error {
@@ -252,6 +313,15 @@ impl Inner {
         );
         io::Error::new(ErrorKind::InvalidData, what)
     }
+}
+
+fn removal_under_way(path: &Path) -> io::Error {
+    let what = format!(
+        "{} is not sent yet: a removal of it, from a time in which the store had another module, may still be on its way; its rows wait and \
+         are sent within two minutes",
+        path.display()
+    );
+    io::Error::new(ErrorKind::WouldBlock, what)
 }
 
 fn busy(path: &Path, longest: Duration) -> io::Error {

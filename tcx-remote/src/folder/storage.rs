@@ -74,7 +74,7 @@ impl Storage for RemoteFolder {
     }
 
     fn create_if_absent(&self, name: &str, bytes: &[u8]) -> io::Result<bool> {
-        self.0.create(name, bytes)
+        self.0.create(name, bytes, None)
     }
 
     /// What a store has acknowledged is durable, in the module that it has then.
@@ -105,11 +105,11 @@ impl Storage for RemoteFolder {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        self.0.remove(name)
+        self.0.remove(name, None)
     }
 
     fn hold(&self) -> io::Result<Box<dyn Held>> {
-        Ok(Box::new(RemoteHeld(self.0.clone())))
+        Ok(Box::new(RemoteHeld { folder: self.0.clone(), origin: self.0.origin().ok() }))
     }
 
     fn folder(&self, name: &str) -> io::Result<Box<dyn Storage>> {

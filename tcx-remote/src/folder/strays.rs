@@ -8,7 +8,8 @@ use tcx_store::unstable::runtime;
 
 use super::changes::Found;
 use super::{Inner, SHORT};
-use crate::copy::files::{Kind, kind};
+use crate::bucket::Created;
+use crate::copy::files::{Kind, change, kind};
 
 /// What was answered with an error may come to the store as much later.
 pub(super) const COMES_WITHIN: Duration = Duration::from_mins(2);
@@ -29,6 +30,8 @@ enum Fate {
     Created,
     /// The creation was answered with an error at this time: it may have happened, or happen later.
     InDoubt(Instant),
+    /// Its removal was answered with an error at this time: it may happen later.
+    RemovalInDoubt(Instant),
     /// It was taken back, and only has to be created again if another process may have met it.
     Removed,
 }
@@ -48,13 +51,24 @@ impl Stray {
 
     /// Whether it is there, and it was not found to be a change of this history.
     fn is_uncompared(&self) -> bool {
-        self.fate == Fate::Created
+        matches!(self.fate, Fate::Created | Fate::RemovalInDoubt(_))
+    }
+
+    /// Whether a removal may come still.
+    fn may_go(&self) -> bool {
+        matches!(self.fate, Fate::RemovalInDoubt(since) if runtime::now().duration_since(since) < COMES_WITHIN)
     }
 
     /// Whether it may come still.
     fn may_come(&self) -> bool {
         matches!(self.fate, Fate::InDoubt(since) if runtime::now().duration_since(since) < COMES_WITHIN)
     }
+}
+
+fn taken_back(stray: &Stray) -> io::Error {
+    let what =
+        format!("the module was removed or replaced while {} was created, which was taken back", stray.name);
+    io::Error::new(ErrorKind::NotFound, what)
 }
 
 impl Inner {
@@ -71,18 +85,22 @@ impl Inner {
                 Ok(Found::Same) => return self.look_again_unless_created(stray),
                 // The comparison that follows says that this is another module.
                 Ok(Found::Other) if stray.is_change() => return Ok(()),
+                // One answer is not enough to remove something: a listing has to agree.
+                Ok(Found::Absent) if !self.lacks_origin(&stray) => return self.wait_for_answer(stray),
                 Ok(Found::Other | Found::Absent) => {}
                 // As long as that cannot be said, it stays, and does not count as created.
                 Err(error) => return self.look_again_at(stray).and(Err(error)),
             }
-            match self.is_created(&stray) {
+            match self.is_there(&stray) {
                 Some(true) => {}
+                Some(false) if stray.is_uncompared() => return Err(taken_back(&stray)),
                 Some(false) if !stray.may_come() => return Ok(()),
-                _ => return self.look_again_at(stray),
+                _ => return self.wait_for_answer(stray),
             }
             let removed = self.send(|bucket| bucket.delete(&self.key(&stray.name)));
             self.wrote()?;
             if let Err(error) = removed {
+                stray.fate = Fate::RemovalInDoubt(runtime::now());
                 self.look_again_at(stray)?;
                 return Err(error);
             }
@@ -101,12 +119,16 @@ impl Inner {
         }
     }
 
+    /// Whether a listing, too, lacks the newest change of the history in which a change was created.
+    fn lacks_origin(&self, stray: &Stray) -> bool {
+        let newest = stray.origin.split('-').nth(1).and_then(|number| number.parse().ok());
+        let lacks = |newest| self.list_objects().is_ok_and(|listed| !listed.contains_key(&change(newest)));
+        newest.is_some_and(lacks)
+    }
+
     /// Whether the object is the change of this process: its bytes contain a nonce. `None` as long as that cannot be said: nothing is
     /// removed because of such an answer.
-    fn is_created(&self, stray: &Stray) -> Option<bool> {
-        if stray.fate == Fate::Created {
-            return Some(true);
-        }
+    fn is_there(&self, stray: &Stray) -> Option<bool> {
         match self.ask(|bucket| bucket.read(&self.key(&stray.name), stray.bytes.len() as u64)) {
             Ok(found) => Some(found.is_some_and(|found| found == stray.bytes)),
             // Another change, which is longer.
@@ -115,22 +137,37 @@ impl Inner {
         }
     }
 
-    /// Keeps a change in mind that may come to the store later.
-    fn look_again_unless_created(&self, stray: Stray) -> io::Result<()> {
-        match self.is_created(&stray) {
-            Some(is_created) if is_created || !stray.may_come() => Ok(()),
+    /// Keeps a change in mind that may come to the store later, or go. The history is the one in which it was created.
+    fn look_again_unless_created(&self, mut stray: Stray) -> io::Result<()> {
+        if stray.fate == Fate::Created {
+            return Ok(());
+        }
+        if stray.may_go() {
+            return self.wait_for_answer(stray);
+        }
+        match self.is_there(&stray) {
+            Some(false) if stray.is_uncompared() => {
+                stray.fate = Fate::Removed;
+                self.create_again_if_met(stray)
+            }
+            Some(is_there) if is_there || !stray.may_come() => Ok(()),
             _ => self.look_again_at(stray),
         }
+    }
+
+    /// Looks again later. A change that has not been compared until then does not count as created.
+    fn wait_for_answer(&self, stray: Stray) -> io::Result<()> {
+        let what =
+            format!("the store has not said yet whether {} belongs to the module; try again", stray.name);
+        let is_uncompared = stray.is_uncompared();
+        self.look_again_at(stray)?;
+        if is_uncompared { Err(io::Error::new(ErrorKind::ResourceBusy, what)) } else { Ok(()) }
     }
 
     /// A change that was taken back is created again if the module was created again between the look and the removal: its processes may
     /// have met the change in between.
     fn create_again_if_met(&self, stray: Stray) -> io::Result<()> {
-        let what = format!(
-            "the module was removed or replaced while {} was created, which was taken back",
-            stray.name
-        );
-        let taken_back = Err(io::Error::new(ErrorKind::NotFound, what));
+        let taken_back = Err(taken_back(&stray));
         if !stray.is_change() {
             return taken_back;
         }
@@ -141,11 +178,12 @@ impl Inner {
                 let key = self.key(&stray.name);
                 let created = self.send(|bucket| bucket.with_deadline(short).create(&key, &stray.bytes));
                 self.created()?;
-                if let Err(error) = created {
-                    self.look_again_at(stray)?;
-                    return Err(error);
+                match created {
+                    Ok(Created::Own) => Ok(()),
+                    // Another process has got the number in between.
+                    Ok(Created::Other(_)) => taken_back,
+                    Err(error) => self.look_again_at(stray).and(Err(error)),
                 }
-                Ok(())
             }
             Err(_) => self.look_again_at(stray).and(taken_back),
         }

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use tcx_store::unstable::disk_space;
 
-use super::lock::{is_held, lock};
+use super::lock::{Attempt, is_held, lock_within};
 use super::{MIRRORS, Near, age, names};
 
 /// The folder of the near tier with what the processes say to each other. No store has a folder of this name.
@@ -23,6 +23,9 @@ const FREE: (u64, u64) = (4 << 30, 50);
 
 /// The copies are counted again at most this often, if they seem to be too many.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
+
+/// The longest time that another process which counts them is waited for.
+const LOCKED_AT_MOST: Duration = Duration::from_secs(2);
 
 /// They are counted again after this time in any case.
 const COUNT_AT_LEAST_EVERY: Duration = Duration::from_hours(1);
@@ -55,7 +58,10 @@ impl Budget {
             return Ok(None);
         }
         fs::create_dir_all(self.tier.join(FOLDER))?;
-        let _alone = lock(&self.tier.join(FOLDER).join("lock"))?;
+        let alone = self.lock()?;
+        if matches!(alone, Attempt::Busy) {
+            return Ok(None);
+        }
         let mut used = self.used(COUNT_AT_LEAST_EVERY)?;
         if used + bytes > most {
             used = self.used(COUNT_EVERY)?;
@@ -74,7 +80,7 @@ impl Budget {
     ///
     /// Returns the error of `rename`, or an error if the near tier cannot be written.
     pub(crate) fn name(&self, rename: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        let _alone = self.most.map(|_| lock(&self.tier.join(FOLDER).join("lock"))).transpose()?;
+        let _alone = self.most.map(|_| self.lock()).transpose()?;
         rename()
     }
 
@@ -89,7 +95,10 @@ impl Budget {
     pub(crate) fn keep(&self) -> io::Result<()> {
         let Some(most) = self.most else { return Ok(()) };
         fs::create_dir_all(self.tier.join(FOLDER))?;
-        let _alone = lock(&self.tier.join(FOLDER).join("lock"))?;
+        let alone = self.lock()?;
+        if matches!(alone, Attempt::Busy) {
+            return Ok(());
+        }
         let mut copies = self.copies()?;
         let mut used: u64 = copies.iter().map(|copy| copy.bytes).sum();
         copies.sort_by_key(|copy| copy.modified);
@@ -101,6 +110,11 @@ impl Budget {
         }
         fs::write(self.stamp(), "")?;
         fs::write(self.counted(), used.to_string())
+    }
+
+    /// A process that is stopped while it has the lock is not waited for long: lookups need it.
+    fn lock(&self) -> io::Result<Attempt> {
+        lock_within(&self.tier.join(FOLDER).join("lock"), LOCKED_AT_MOST)
     }
 
     /// Where the number of bytes is.
@@ -188,6 +202,7 @@ fn folders(dir: &Path) -> io::Result<Vec<String>> {
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
+    use super::super::lock::lock;
     use super::*;
 
     fn near(tier: &Path, module: &str) -> Near {
@@ -228,6 +243,17 @@ mod tests {
         assert!(!receive(&budget, &near, "seg-2", 50));
         assert_eq!(fs::read_to_string(budget.counted()).unwrap(), "60");
         assert!(receive(&budget, &near, "seg-3", 40));
+    }
+
+    #[test]
+    fn there_is_no_room_while_a_process_that_was_stopped_counts_the_copies() {
+        let tier = tempfile::tempdir().unwrap();
+        let (budget, near) = (Budget::new(tier.path(), Some(100)), near(tier.path(), "a_v1"));
+        assert!(receive(&budget, &near, "seg-1", 10));
+        let stopped = budget.lock().unwrap();
+        assert!(!receive(&budget, &near, "seg-2", 10));
+        drop(stopped);
+        assert!(receive(&budget, &near, "seg-2", 10));
     }
 
     #[test]

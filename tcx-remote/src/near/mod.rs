@@ -36,6 +36,9 @@ const ARRIVING: &str = "get-";
 /// Temporary files of this age are those of killed processes.
 const TEMPORARY_FILES_STAY: Duration = Duration::from_hours(24);
 
+/// Empty folders of the spool are removed at this age.
+const EMPTY_STAY: Duration = Duration::from_mins(1);
+
 /// The process that has put a segment into the spool looks for it within this time, or has ended.
 const DEPARTED_STAY: Duration = Duration::from_hours(24 * 7);
 
@@ -177,7 +180,10 @@ impl Near {
             sync(&self.spool())?;
             self.dir.ancestors().take(3).try_for_each(sync)
         };
-        if !dir.exists() {
+        if dir.exists() {
+            // Another process may have made it just now.
+            sync(&self.spool())?;
+        } else {
             make()?;
         }
         let path = dir.join(name);
@@ -211,7 +217,7 @@ impl Near {
         old(self.dir.join("locks"), grace).for_each(|path| lock::remove_unless_held(&path));
         old(self.departed(), DEPARTED_STAY).for_each(|path| drop(fs::remove_file(path)));
         // Each change begins another folder. One in which something waits cannot be removed so.
-        old(self.spool(), grace).for_each(|path| drop(fs::remove_dir(path)));
+        old(self.spool(), grace.min(EMPTY_STAY)).for_each(|path| drop(fs::remove_dir(path)));
     }
 }
 

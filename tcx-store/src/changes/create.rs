@@ -217,6 +217,11 @@ impl KnownChanges {
             there => there.ok(),
         };
         let may_be_own = there.as_deref().is_some_and(|there| may_be(there, &bytes));
+        if matches!(created, Ok(true)) && there.is_some() && !may_be_own {
+            // The creation was undone, and another process has got the number.
+            let what = format!("change {number} was created, and is another one now");
+            return Err(io::Error::other(what));
+        }
         let found = there.filter(|map| **map == *bytes);
         // By the nonce: it is ours if the reply to the creation was lost.
         if matches!(created, Ok(true)) || found.is_some() {

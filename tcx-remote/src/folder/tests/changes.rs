@@ -50,6 +50,59 @@ fn a_change_is_created_again_if_the_one_before_it_came_while_it_was_taken_back()
 }
 
 #[test]
+fn a_change_whose_number_another_process_gets_while_it_is_taken_back_was_not_created() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (_tier, folder) = folder(&server, &[0, 1]);
+    let before = server.object(&key(&change(1))).unwrap();
+    server.remove(&key(&change(1)));
+    server.fail_next(Operation::Delete, &change(2), Fault::Late(Duration::from_secs(1)));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while server.planned() > 0 || has(&server, &change(2)) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            server.put(&key(&change(1)), &before);
+            server.put(&key(&change(2)), b"another one");
+        });
+        folder.create_if_absent(&change(2), b"a tombstone").unwrap_err();
+    });
+    assert_eq!(server.object(&key(&change(2))).unwrap(), b"another one");
+}
+
+#[test]
+fn a_change_whose_removal_may_still_come_does_not_count_as_created() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (_tier, folder) = folder(&server, &[0, 1]);
+    let before = server.object(&key(&change(1))).unwrap();
+    server.remove(&key(&change(1)));
+    (0..10).for_each(|_| server.fail_next(Operation::Delete, &change(2), Fault::Denied));
+    folder.create_if_absent(&change(2), b"a tombstone").unwrap_err();
+    server.forget_planned();
+    server.put(&key(&change(1)), &before);
+    folder.try_now();
+    let refused = folder.sync().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ResourceBusy, "{refused}");
+    assert!(has(&server, &change(2)));
+}
+
+#[test]
+fn a_change_is_taken_back_from_an_older_copy_that_came_after_it_was_written() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (_tier, folder) = folder(&server, &[0, 1]);
+    let mut draft = folder.draft().unwrap();
+    draft.write_all(b"a tombstone").unwrap();
+    server.remove(&key(&change(1)));
+    // By another thread.
+    folder.0.wrote().unwrap();
+    folder.map(&change(1)).unwrap_err();
+    draft.create(&change(2)).unwrap_err();
+    assert!(!has(&server, &change(2)));
+}
+
+#[test]
 fn merged_changes_of_another_history_are_taken_back() {
     let server = Server::start();
     invalidate(&server, 1);

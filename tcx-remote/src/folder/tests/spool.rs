@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tcx_store::unstable::Storage;
 use tcx_store::{Column, Keys};
-use tcx_test_s3::Server;
+use tcx_test_s3::{Fault, Operation, Server};
 use tempfile::TempDir;
 
 use super::{MODULE, deny_segments, folder, has, invalidate, key, machine, place, segment};
@@ -24,7 +24,7 @@ fn a_segment_is_not_removed_while_another_process_sends_it_and_that_is_an_error(
     server.put(&key(&segment(1)), b"sent");
     folder.make().unwrap();
     let sends = lock(&folder.0.near.lock(&segment(1))).unwrap();
-    let busy = folder.0.remove_within(&segment(1), Duration::from_millis(50)).unwrap_err();
+    let busy = folder.0.remove_within(&segment(1), None, Duration::from_millis(50)).unwrap_err();
     assert_eq!((busy.kind(), has(&server, &segment(1))), (ErrorKind::ResourceBusy, true), "{busy}");
     drop(sends);
     folder.remove(&segment(1)).unwrap();
@@ -194,4 +194,69 @@ fn folders_of_histories_in_which_nothing_waits_any_more_are_removed() {
     assert!(!waiting.path.parent().unwrap().exists());
     // The next one makes it again.
     assert!(wait_to_send(&server, &folder, &segment(2)).path.exists());
+}
+
+#[test]
+fn a_segment_is_not_sent_while_a_removal_of_it_may_still_come() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (_tier, folder) = folder(&server, &[0, 1]);
+    let waiting = wait_to_send(&server, &folder, &segment(1));
+    wait_for_first_try(&server);
+    let before = server.object(&key(&change(1))).unwrap();
+    server.remove(&key(&change(1)));
+    invalidate(&server, 1);
+    server.forget_planned();
+    // It takes so long that a first try may have been given up.
+    server.fail_next(Operation::Delete, &segment(1), Fault::Late(Duration::from_millis(1500)));
+    folder.0.wrote().unwrap();
+    folder.settle().unwrap_err();
+    server.put(&key(&change(1)), &before);
+    folder.0.wrote().unwrap();
+    let refused = folder.settle().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::WouldBlock, "{refused}");
+    assert!(waiting.path.exists() && !has(&server, &segment(1)));
+}
+
+#[test]
+fn segments_of_other_processes_keep_none_waiting_and_refused_ones_cost_no_request() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (tier, folder) = folder(&server, &[0, 1]);
+    let other = beside(&server, &tier);
+    wait_to_send(&server, &other, &segment(1));
+    let holder = lock(&folder.0.near.lock(&segment(1))).unwrap();
+    let start = std::time::Instant::now();
+    folder.settle().unwrap();
+    assert!(start.elapsed() < Duration::from_mins(1), "it did not wait for the lock");
+    drop(holder);
+    server.remove(&key(&change(1)));
+    invalidate(&server, 1);
+    folder.0.wrote().unwrap();
+    folder.settle().unwrap();
+    folder.0.wrote().unwrap();
+    let before = server.counts();
+    folder.settle().unwrap();
+    assert_eq!(server.counts().heads, before.heads);
+}
+
+#[test]
+fn nothing_is_removed_from_a_module_that_comes_while_the_lock_is_waited_for() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (_tier, folder) = folder(&server, &[0, 1]);
+    server.put(&key(&segment(1)), b"rows");
+    folder.make().unwrap();
+    let held = folder.hold().unwrap();
+    let sends = lock(&folder.0.near.lock(&segment(1))).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            server.remove(&key(&change(1)));
+            invalidate(&server, 1);
+            folder.0.wrote().unwrap();
+            drop(sends);
+        });
+        assert_eq!(held.remove(&segment(1)).unwrap_err().kind(), ErrorKind::NotFound);
+    });
+    assert!(has(&server, &segment(1)));
 }

@@ -1,4 +1,4 @@
-//! What has strayed: a change or a segment that came to the store where a change is missing on which it counts. An older copy had just come in
+//! What has strayed: a change, merged changes or a segment that came to the store where a change is missing on which it counts. An older copy had just come in
 //! the place of the module, or it was removed.
 //!
 //! The process that has sent it takes it back, and as long as that process has the store open, nothing excuses it. `docs/design.md` names two
@@ -67,6 +67,8 @@ impl Strays {
 fn is_astray(folder: &State, name: &str, bytes: &[u8]) -> bool {
     let counts_on = match FileName::parse(name) {
         Some(FileName::Change(number)) => number.checked_sub(1),
+        // They count on the changes that they merge.
+        Some(FileName::Merged(number)) => Some(number),
         // Where change 0 is missing, no process takes a segment for one of another module: it names its own.
         Some(FileName::Segment(_)) => segment(bytes).and_then(|own| own.counts_on()).filter(|base| *base > 0),
         _ => None,
@@ -123,6 +125,19 @@ mod tests {
         strays.note(&folder, CHANGE, b"bytes", &life);
         strays.note_removal(CHANGE);
         assert_eq!(strays.left(&folder), [(CHANGE.to_owned(), true)], "it came with a copy");
+    }
+
+    #[test]
+    fn merged_changes_stray_where_the_last_of_them_is_missing() {
+        let (mut folder, strays, life) = (folder(), Strays::default(), Life::default());
+        let merged = |number: u64| FileName::Merged(number).to_string();
+        let file = folder.files[CHANGE].clone();
+        for number in [2, 3] {
+            folder.files.insert(merged(number), file.clone());
+            strays.note(&folder, &merged(number), b"bytes", &life);
+        }
+        drop(life);
+        assert_eq!(strays.left(&folder), [(merged(3), true)], "change 2 is there");
     }
 
     #[test]

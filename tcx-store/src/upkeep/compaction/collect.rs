@@ -278,11 +278,6 @@ impl<'a> Collection<'a> {
         !self.core.storage.is_remote() || self.folder.info(&FileName::Segment(name).to_string()).is_ok()
     }
 
-    /// As [`is_left`](Self::is_left), for the module: in an older copy, what is dead or replaced here may be alive.
-    fn is_same_module(&self) -> bool {
-        !self.core.storage.is_remote() || self.core.live().check_instance().is_ok()
-    }
-
     /// Says that the inputs of a segment are dead if it was trimmed: a copy of the folder may have them, and not this segment. `false` if they
     /// have to stay: the disk is full, or another process has created a change first, which may concern them.
     fn announce_cut(&self, segment: &Segment) -> io::Result<bool> {
@@ -320,7 +315,7 @@ impl<'a> Collection<'a> {
         if !self.left.contains(&name) {
             return;
         }
-        if !self.is_last(name) || !self.is_same_module() {
+        if !self.is_last(name) {
             self.collected.is_unfinished = true;
         } else if self.remove(FileName::Segment(name)) {
             self.left.remove(&name);
