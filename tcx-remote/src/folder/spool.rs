@@ -297,9 +297,12 @@ impl Inner {
     fn is_of(&self, origin: &str) -> io::Result<bool> {
         self.reach.try_now();
         let is_same = self.has_origin(origin)?;
-        self.state(|state| match is_same {
-            true => drop(state.refused_origins.remove(origin)),
-            false => drop(state.refused_origins.insert(origin.to_owned(), runtime::now())),
+        self.state(|state| {
+            if is_same {
+                state.refused_origins.remove(origin);
+            } else {
+                state.refused_origins.insert(origin.to_owned(), runtime::now());
+            }
         })?;
         Ok(is_same)
     }

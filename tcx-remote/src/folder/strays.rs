@@ -225,9 +225,8 @@ impl Inner {
             state.comparing += comparing;
             (wanted, comparing)
         })?;
-        let looked = strays.into_iter().map(|stray| self.take_back_unless_same(stray));
-        let looked = looked.fold(Ok(()), |first, own| first.and(own));
+        let looked: Vec<_> = strays.into_iter().map(|stray| self.take_back_unless_same(stray)).collect();
         self.state(|state| state.comparing -= comparing)?;
-        Ok(looked)
+        Ok(looked.into_iter().collect())
     }
 }

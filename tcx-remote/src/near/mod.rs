@@ -190,7 +190,7 @@ impl Near {
         match fs::rename(from, &path) {
             // Another process has removed the folder, because it was empty for long.
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                make().and_then(|()| fs::rename(from, &path))?
+                make().and_then(|()| fs::rename(from, &path))?;
             }
             renamed => renamed?,
         }

@@ -231,7 +231,8 @@ impl Core {
             return Err(Error::invalid(what));
         }
         // All of them: what could not be written is dead in this process, and is written later.
-        parts.into_iter().fold(Ok(()), |killed, part| killed.and(self.kill_at_once(part)))
+        let killed: Vec<_> = parts.into_iter().map(|part| self.kill_at_once(part)).collect();
+        killed.into_iter().collect()
     }
 
     /// Makes rows dead by one change. Between two, lookups and the writer get the lock.
