@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import itertools
 
 import pytest
@@ -18,6 +19,19 @@ def test_the_fingerprint_is_that_of_the_library_in_rust():
     tensors = {"b": torch.tensor([5, 6, 7]), "a": torch.tensor([[1.0, 2.0], [3.0, 4.0]])}
     assert tcx.fingerprint(tensors) == CANONICAL
     assert tcx.fingerprint({"a": tensors["a"].T.contiguous().T, "b": tensors["b"]}) == CANONICAL
+
+
+def test_combined_flags_have_different_texts():
+    from tcx_cache.identity.config import entries
+
+    class Options(enum.IntFlag):
+        FIRST = 1
+        SECOND = 2
+        THIRD = 4
+
+    flags = [Options.FIRST, Options.FIRST | Options.SECOND, Options.FIRST | Options.THIRD, Options(8), Options(16)]
+    texts = {entries("x", flag)[0][1] for flag in flags}
+    assert len(texts) == len(flags), texts
 
 
 def test_names_dtypes_shapes_and_values_are_part_of_the_fingerprint():

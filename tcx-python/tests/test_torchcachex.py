@@ -47,6 +47,17 @@ def test_ids_come_by_keyword_in_the_batch_or_by_a_function(backend):
         cached(x)
 
 
+def test_another_module_that_is_assigned_reads_no_rows_of_the_one_before(backend):
+    cached = CacheModuleDecorator(Doubled(), backend)
+    cached(torch.ones(1, 4), cache_ids=["a"])
+    backend.flush()
+    other = Doubled()
+    other.factor.data.fill_(3.0)
+    cached.module = other
+    with pytest.raises(tcx.MismatchError):
+        cached(torch.ones(1, 4), cache_ids=["b"])
+
+
 def test_every_input_of_the_missing_samples_is_selected(backend):
     module = Doubled()
     cached = CacheModuleDecorator(module, backend)

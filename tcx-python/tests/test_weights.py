@@ -42,6 +42,9 @@ class Scaled(torch.nn.Module):
             "namespace": lambda: setattr(self, "kept", SimpleNamespace(own=own)),
             "deque": lambda: setattr(self, "kept", deque([own])),
             "partial": lambda: setattr(self, "kept", functools.partial(torch.mul, other=own)),
+            "method": lambda: setattr(self, "kept", Holder(own).half_of),
+            "partial of a method": lambda: setattr(self, "kept", functools.partial(Plain(own).plus, 1)),
+            "method of a tensor": lambda: setattr(self, "kept", own.mul),
         }
         self.register_parameter("hidden", torch.nn.Parameter(own, requires_grad=False)) if place not in places else places[place]()
         self.place = place
@@ -69,6 +72,9 @@ class Scaled(torch.nn.Module):
             "namespace": lambda: self.kept.own,
             "deque": lambda: self.kept[0],
             "partial": lambda: self.kept.keywords["other"],
+            "method": lambda: self.kept.__self__.own,
+            "partial of a method": lambda: self.kept.func.__self__.own,
+            "method of a tensor": lambda: self.kept.__self__,
         }
         return value.get(self.place, lambda: self.hidden)()
 
@@ -80,6 +86,9 @@ class Holder(torch.nn.Module):
     def __init__(self, own):
         super().__init__()
         self.own = torch.nn.Parameter(own, requires_grad=False)
+
+    def half_of(self, x):
+        return x * self.own / 2
 
 
 @dataclasses.dataclass
@@ -98,14 +107,18 @@ class Plain:
     def __init__(self, own):
         self.own = own
 
+    def plus(self, more):
+        return self.own + more
+
 
 PLACES = ["buffer", "attribute", "list", "nested", "array", "module", "parameters", "dropped", "replaced"]
 PLACES += ["dataclass", "slots", "object", "namespace", "deque", "partial"]
+PLACES += ["method", "partial of a method", "method of a tensor"]
 
 
 def scaled(factor, place):
     module = frozen(Scaled(factor, place))
-    for part in getattr(module, "parts", []):
+    for part in [*getattr(module, "parts", []), getattr(getattr(module, "kept", None), "__self__", None)]:
         part.eval() if isinstance(part, torch.nn.Module) else None
     return module
 
@@ -131,6 +144,25 @@ def test_what_state_dict_leaves_out_is_watched(directory, place):
         cached(torch.ones(1, 4), ids=["b"])
     with pytest.raises(tcx.ModuleViolationError, match="1 computed row was not kept"):
         cached.flush()
+
+
+def test_a_method_of_a_part_leaves_the_names_of_its_weights_as_they_are(directory):
+    class Part(torch.nn.Module):
+        def __init__(self, has_method):
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 2)
+            if has_method:
+                self.run = self.layer.forward
+
+        def forward(self, x):
+            return self.layer(x)
+
+    parts = [frozen(Part(has_method)) for has_method in (False, True)]
+    parts[1].load_state_dict(parts[0].state_dict())
+    for part in parts:
+        with tcx.cached(part, directory, id="m_v1") as cached:
+            cached(torch.ones(1, 4), ids=["a"])
+            assert cached.coverage(["a"]).is_complete
 
 
 def test_tensors_that_follow_from_the_configuration_need_not_be_in_the_identity_of_rust(directory):
@@ -175,6 +207,28 @@ def test_parts_that_are_not_registered_are_in_evaluation_mode_and_without_gradie
     module.parts[0].eval()
     with pytest.raises(tcx.InvalidWeightsError, match=r"weight `parts\[0\].weight`: tracks gradients"):
         tcx.cached(module, None, id="m_v1")
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_attributes_that_a_failed_forward_has_added_are_its_own(directory, error):
+    class Keeping(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.grids = {}
+
+        def forward(self, x):
+            self.grids.setdefault(x.shape[-1], torch.ones(x.shape[-1]))
+            if x.shape[-1] > 4:
+                raise error
+            return x.mean(-1, keepdim=True)
+
+    with tcx.cached(Keeping().eval(), directory, id="m_v1", flush_interval=3600) as cached:
+        cached(torch.ones(2, 4), ids=["a", "b"])
+        with pytest.raises(error):
+            cached(torch.ones(2, 8), ids=["c", "d"])
+        cached(torch.ones(2, 4), ids=["e", "f"])
+        cached.flush()
+        assert cached.coverage(["a", "b", "e", "f"]).is_complete
 
 
 def test_attributes_that_forward_keeps_for_later_are_its_own(directory):

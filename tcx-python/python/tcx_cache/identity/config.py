@@ -83,7 +83,9 @@ def _text(value: Any) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, enum.Enum):
-        return f"{type(value).__qualname__}.{value.name}"
+        # Flags that are combined may have no name.
+        name = f".{value.name}" if value.name is not None else f"({value.value!r})"
+        return f"{type(value).__qualname__}{name}"
     if isinstance(value, int):
         return f"{int(value)}i64"
     if isinstance(value, float):

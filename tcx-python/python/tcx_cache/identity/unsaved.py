@@ -1,7 +1,8 @@
 """The tensors of a module, also those that its ``state_dict`` does not show: they decide outputs as well.
 
 These are buffers that are not persistent, parameters that a ``state_dict`` of one's own leaves out or returns otherwise, and tensors, arrays
-and modules that are attributes, or in containers and dataclasses that are attributes, or attributes of other objects that are attributes.
+and modules that are attributes, or in containers and dataclasses that are attributes, or attributes of other objects that are attributes, or
+what a method that is an attribute belongs to.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import dataclasses
 import functools
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
-from types import SimpleNamespace
+from types import BuiltinMethodType, MethodType, MethodWrapperType, ModuleType, SimpleNamespace
 from typing import Any
 
 from .. import _native
@@ -19,7 +20,10 @@ from ..tensors.memory import is_array, is_tensor
 from .wrappers import unwrap
 
 #: The types of most attributes, which hold no tensor.
-_PLAIN = (bool, int, float, str, bytes, type(None), type, type(len), type(lambda: 0))
+_PLAIN = (bool, int, float, str, bytes, type(None), type, type(lambda: 0))
+
+#: Those of methods. A function in C is one, of a module of Python.
+_METHODS = (MethodType, MethodWrapperType, BuiltinMethodType)
 
 
 class Scan:
@@ -47,7 +51,11 @@ class Scan:
         self._instances: list[tuple[Any, type, Any]] = []
         #: Whether all that the walk has read can be compared without another walk.
         self._is_plain = True
+        #: What methods belong to, and the ways to them. Most are parts that the walk comes to in any case, under names of their own.
+        self._owners: list[tuple[Any, str]] = []
         self._walk(module, "", self.parameters, self.buffers)
+        while self._owners:
+            self._attribute(*self._owners.pop(0))
         self.attributes = {**self._hidden, **self.attributes}
 
     @property
@@ -120,6 +128,10 @@ class Scan:
         elif isinstance(value, functools.partial):
             given = [*enumerate(value.args), *self._read(value.keywords), ("func", value.func)]
             self._items(value, ((f"{path}[{key!r}]", item) for key, item in given))
+        elif isinstance(value, _METHODS):
+            owner = value.__self__
+            if not isinstance(owner, (ModuleType, *_PLAIN)):
+                self._owners.append((owner, f"{path}.__self__"))
         elif dataclasses.is_dataclass(value) or isinstance(value, SimpleNamespace):
             self._items(value, ((f"{path}.{name}", item) for name, item in self._held(value)))
         else:

@@ -92,7 +92,9 @@ def _text(value: Any) -> str:
     if is_numeric(value):
         raise ValueError(f"a `{_path(type(value))}`")
     if isinstance(value, enum.Enum):
-        return f"{_path(type(value))}.{value.name}"
+        # Flags that are combined may have no name.
+        name = f".{value.name}" if value.name is not None else f"({value.value!r})"
+        return f"{_path(type(value))}{name}"
     if isinstance(value, Mapping):
         return f"{{{', '.join(f'{_text(key)}: {_text(own)}' for key, own in value.items())}}}"
     if isinstance(value, (tuple, list)):

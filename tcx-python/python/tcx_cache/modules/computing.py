@@ -141,6 +141,9 @@ class Computing:
             # It may have written before it failed. What it says is more than a warning that counts as an error.
             with contextlib.suppress(Warning):
                 self._note_writes(inputs, written, are_copies)
+            # What it has added to the module is its own, and no change by others.
+            with contextlib.suppress(ModuleViolationError, InvalidWeightsError):
+                self.check(has_run=True)
             raise
         self._note_writes(inputs, written, are_copies)
         self.check(has_run=True)

@@ -56,7 +56,8 @@ class CacheModuleDecorator(torch.nn.Module):
 
     def _opened(self) -> Cached:
         cached: Cached | None = self.__dict__["_cached"]
-        if cached is None:
+        # Another module may have been assigned since: its outputs are others.
+        if cached is None or cached.module is not self.module:
             self.module.eval()
             backend = self.cache
             cached = backend.cache.module(
