@@ -279,6 +279,22 @@ fn nothing_is_left_in_a_module_that_took_the_place_of_another_while_rows_were_se
 }
 
 #[test]
+fn what_was_sent_stays_in_the_store_if_the_directory_is_gone_by_then() {
+    let (server, one) = (Server::start(), cache_of(10));
+    let there = bucket(&server, "p");
+    let folder = one.path().join(MODULE);
+    let progress = &mut |done: u64, total: u64| {
+        if done > 0 && done == total {
+            std::fs::remove_dir_all(&folder).unwrap();
+        }
+    };
+    push(one.path(), &there, MODULE, progress).unwrap();
+    let copy = tempdir().unwrap();
+    pull_all(&there, copy.path()).unwrap();
+    assert_eq!(values(copy.path(), &[1, 2, 3]), [Some(10); 3]);
+}
+
+#[test]
 fn what_was_joined_from_rows_of_a_change_under_way_is_copied_after_it() {
     let (server, one, other) = (Server::start(), cache_of(10), tempdir().unwrap());
     let there = bucket(&server, "p");

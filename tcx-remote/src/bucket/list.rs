@@ -1,7 +1,7 @@
 //! Listings, from a name on.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use object_store::list::{PaginatedListOptions, PaginatedListResult};
@@ -53,7 +53,7 @@ async fn list(
     after: Option<String>,
 ) -> Result<Listed, Failure> {
     // By name: a page that was asked for again, or a store without order, may repeat some.
-    let (mut objects, mut folders) = (BTreeMap::new(), Vec::new());
+    let (mut objects, mut folders) = (BTreeMap::new(), BTreeSet::new());
     let mut token = None;
     loop {
         let page = client.attempts(&mut deadline, || {
@@ -89,7 +89,5 @@ async fn list(
         }
         token = page_token;
     }
-    folders.sort();
-    folders.dedup();
-    Ok(Listed { objects: objects.into_values().collect(), folders })
+    Ok(Listed { objects: objects.into_values().collect(), folders: folders.into_iter().collect() })
 }

@@ -102,7 +102,7 @@ fn push_listed(
     copied.present = present;
     let bytes = |files: &[(String, u64)]| files.iter().map(|(_, bytes)| bytes).sum::<u64>();
     let (early, total) = (bytes(&before), bytes(&before) + bytes(&after));
-    let mut sent = Vec::new();
+    let (history, mut sent) = (history(dir, here)?, Vec::new());
     if !push_files(dir, bucket, module, before, &mut sent, &mut |done, _| progress(done, total))? {
         // They were joined: the next listing shows what took their place.
         count(copied, &sent);
@@ -110,10 +110,19 @@ fn push_listed(
     }
     push_changes(dir, bucket, module, known..here, copied)?;
     let is_complete =
-        push_files(dir, bucket, module, after, &mut sent, &mut |done, _| progress(early + done, total))?;
-    confirm(dir, bucket, module, here, &sent)?;
+        push_files(dir, bucket, module, after, &mut sent, &mut |done, _| progress(early + done, total));
+    // Also if some could not be sent.
+    let confirmed = confirm(bucket, module, &history, &sent);
+    let is_complete = is_complete?;
+    confirmed?;
     count(copied, &sent);
     Ok(is_complete)
+}
+
+/// The first change of a directory and the newest of `here`, by their numbers.
+fn history(dir: &Path, here: u64) -> io::Result<BTreeMap<u64, Vec<u8>>> {
+    let ends = here.checked_sub(1).map(|newest| [0, newest]);
+    ends.into_iter().flatten().map(|number| Ok((number, local::read(&dir.join(change(number)))?))).collect()
 }
 
 fn count(copied: &mut Copied, sent: &[(String, u64)]) {
@@ -122,15 +131,30 @@ fn count(copied: &mut Copied, sent: &[(String, u64)]) {
 }
 
 /// Makes sure that the store still has the module of which a copy was made: it may have taken long. Else what was sent is removed again. Its
-/// bases would be the numbers of other changes.
-fn confirm(dir: &Path, bucket: &Bucket, module: &str, here: u64, sent: &[(String, u64)]) -> io::Result<()> {
-    let same = compare_changes(dir, bucket, module, here);
-    if same.as_ref().is_err_and(|e| matches!(e.kind(), ErrorKind::AlreadyExists | ErrorKind::NotFound)) {
-        for (name, _) in sent {
-            bucket.delete(&format!("{module}/{name}"))?;
+/// bases would be the numbers of other changes. Only what the store says counts: the directory may be gone by now.
+fn confirm(
+    bucket: &Bucket,
+    module: &str,
+    history: &BTreeMap<u64, Vec<u8>>,
+    sent: &[(String, u64)],
+) -> io::Result<()> {
+    for (number, own) in history {
+        let name = change(*number);
+        match bucket.read(&format!("{module}/{name}"), u64::MAX)? {
+            Some(found) if found == *own => continue,
+            // One answer is not enough to remove something: a listing has to agree.
+            None if bucket.list(module, None)?.iter().any(|listed| listed.name == name) => {
+                return Err(gone(bucket, module, &name));
+            }
+            Some(_) | None => {}
         }
+        for (name, _) in sent {
+            // Best effort: the error that follows says that the module is another one.
+            let _ = bucket.delete(&format!("{module}/{name}"));
+        }
+        return Err(changes::diverged(module, *number));
     }
-    same
+    Ok(())
 }
 
 /// The files but for changes that are sent, each with its length.
@@ -173,10 +197,6 @@ fn compare(
     common: u64,
 ) -> io::Result<()> {
     changes::compare_lengths(module, common, files, there)?;
-    compare_changes(dir, bucket, module, common)
-}
-
-fn compare_changes(dir: &Path, bucket: &Bucket, module: &str, common: u64) -> io::Result<()> {
     changes::compare(module, common, |name| {
         let object = bucket.read(&format!("{module}/{name}"), u64::MAX)?;
         Ok([local::read(&dir.join(name))?, object.ok_or_else(|| gone(bucket, module, name))?])

@@ -198,6 +198,8 @@ impl Inner {
             Some(origin) => Some(origin),
             None => Some(self.origin()?),
         };
+        // While a removal of a change may still come, none of its number counts.
+        self.compare_created()?;
         if commits(bytes) {
             self.settle_own()?;
         }
@@ -261,6 +263,12 @@ impl Inner {
     /// Returns an error if that cannot be said.
     pub(super) fn has_origin(&self, origin: &str) -> io::Result<bool> {
         Ok(self.find_origin(origin)? == Found::Same)
+    }
+
+    /// As [`has_origin`](Self::has_origin), by a new look.
+    pub(super) fn has_origin_now(&self, origin: &str) -> io::Result<bool> {
+        self.wrote()?;
+        self.has_origin(origin)
     }
 
     /// What the store has in the place of the newest change of this history.

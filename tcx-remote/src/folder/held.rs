@@ -71,7 +71,7 @@ impl Inner {
         }
         // Last: an older copy, in which the segment is alive, may have taken the place of the module at any time before.
         if let Some(origin) = origin.filter(|_| is_segment)
-            && !self.has_origin(origin)?
+            && !self.has_origin_now(origin)?
         {
             let what =
                 format!("another module has taken the place of that from which {name} was to be removed");

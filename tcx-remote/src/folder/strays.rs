@@ -1,6 +1,7 @@
 //! Changes that stray: created in the moment in which the module was removed, or an older copy took its place. The process that has
 //! created one takes it back. Without those before it, the change would keep every process from writing.
 
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 
@@ -119,10 +120,14 @@ impl Inner {
         }
     }
 
-    /// Whether a listing, too, lacks the newest change of the history in which a change was created.
+    /// Whether a listing, too, lacks the newest change of the history in which a change was created, or its first.
     fn lacks_origin(&self, stray: &Stray) -> bool {
         let newest = stray.origin.split('-').nth(1).and_then(|number| number.parse().ok());
-        let lacks = |newest| self.list_objects().is_ok_and(|listed| !listed.contains_key(&change(newest)));
+        let lacks = |newest| {
+            let is_missing =
+                |listed: BTreeMap<_, _>| [0, newest].iter().any(|own| !listed.contains_key(&change(*own)));
+            self.list_objects().is_ok_and(is_missing)
+        };
         newest.is_some_and(lacks)
     }
 
@@ -151,7 +156,7 @@ impl Inner {
                 self.create_again_if_met(stray)
             }
             Some(is_there) if is_there || !stray.may_come() => Ok(()),
-            _ => self.look_again_at(stray),
+            _ => self.wait_for_answer(stray),
         }
     }
 
