@@ -48,12 +48,26 @@ impl Bucket {
     ///
     /// Returns an error if the store cannot be reached or denies access, or if the object is shorter.
     pub fn read_range(&self, name: &str, range: Range<u64>) -> io::Result<Option<Vec<u8>>> {
-        let key = self.key(name)?;
+        self.read_tagged(name, range, None)
+    }
+
+    /// As [`read_range`](Self::read_range), of the object that has this tag, if one is given.
+    ///
+    /// # Errors
+    ///
+    /// As [`download_tagged`](Self::download_tagged).
+    pub(crate) fn read_tagged(
+        &self,
+        name: &str,
+        range: Range<u64>,
+        tag: Option<&str>,
+    ) -> io::Result<Option<Vec<u8>>> {
+        let (key, tag) = (self.key(name)?, tag.map(str::to_owned));
         let bytes = range.end.saturating_sub(range.start);
         self.call("read", name, bytes, |client, deadline| async move {
             let ranges = pieces(range);
             let read = stream::iter(ranges)
-                .map(|range| read_piece(&client, deadline, &key, range))
+                .map(|range| read_tagged(&client, deadline, &key, range, tag.as_deref()))
                 .buffered(client.parallel);
             if_any(read.try_collect::<Vec<_>>().await.map(|pieces| pieces.concat()))
         })
@@ -65,10 +79,25 @@ impl Bucket {
     ///
     /// Returns an error if the store cannot be reached or denies access, if the object is shorter, or if the file cannot be written.
     pub fn download(&self, name: &str, bytes: u64, to: &Arc<File>) -> io::Result<bool> {
-        let (key, to) = (self.key(name)?, to.clone());
+        self.download_tagged(name, bytes, None, to)
+    }
+
+    /// As [`download`](Self::download), of the object that has this tag, if one is given.
+    ///
+    /// # Errors
+    ///
+    /// As [`download`](Self::download), and one of the kind `StaleNetworkFileHandle` if another object has the name by now.
+    pub(crate) fn download_tagged(
+        &self,
+        name: &str,
+        bytes: u64,
+        tag: Option<&str>,
+        to: &Arc<File>,
+    ) -> io::Result<bool> {
+        let (key, to, tag) = (self.key(name)?, to.clone(), tag.map(str::to_owned));
         let read = self.call("read", name, bytes, move |client, deadline| async move {
             let written = stream::iter(pieces(0..bytes)).map(|range| {
-                let (at, piece) = (range.start, read_piece(&client, deadline, &key, range));
+                let (at, piece) = (range.start, read_tagged(&client, deadline, &key, range, tag.as_deref()));
                 let to = to.clone();
                 async move {
                     let piece = piece.await?;
@@ -127,15 +156,29 @@ pub(super) async fn read(
 /// A connection may end in the middle of an answer, or nothing comes over it any more: then the rest is read.
 pub(super) async fn read_piece(
     client: &Client,
+    deadline: Deadline,
+    key: &Path,
+    range: Range<u64>,
+) -> Result<Vec<u8>, Failure> {
+    read_tagged(client, deadline, key, range, None).await
+}
+
+async fn read_tagged(
+    client: &Client,
     mut deadline: Deadline,
     key: &Path,
     range: Range<u64>,
+    tag: Option<&str>,
 ) -> Result<Vec<u8>, Failure> {
     let expected = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
     let mut received = Vec::new();
     loop {
         let rest = range.start + received.len() as u64..range.end;
-        let options = GetOptions { range: Some(GetRange::Bounded(rest)), ..GetOptions::default() };
+        let options = GetOptions {
+            range: Some(GetRange::Bounded(rest)),
+            if_match: tag.map(str::to_owned),
+            ..GetOptions::default()
+        };
         let silence = deadline;
         let read = client.attempt(&mut deadline, async {
             let answer = client.store.get_opts(key, options).await?;
@@ -149,6 +192,7 @@ pub(super) async fn read_piece(
         let failure = match read.await {
             Ok(()) if received.len() == expected => return Ok(received),
             Ok(()) => Failure::cut_off(),
+            Err(failure) if tag.is_some() && failure.is_condition() => return Err(Failure::replaced()),
             Err(failure) => failure,
         };
         if received.len() >= expected {

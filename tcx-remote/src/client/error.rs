@@ -46,6 +46,12 @@ impl Failure {
         Self { kind: ErrorKind::ResourceBusy, why, is_transient: true }
     }
 
+    /// What is read is not the object any more that was looked at before.
+    pub(crate) fn replaced() -> Self {
+        let why = "another object has taken its place a moment ago".to_owned();
+        Self { kind: ErrorKind::StaleNetworkFileHandle, why, is_transient: false }
+    }
+
     /// A failure of this machine.
     pub(crate) fn local(error: &io::Error) -> Self {
         Self { kind: error.kind(), why: error.to_string(), is_transient: false }
@@ -110,6 +116,11 @@ impl Failure {
             ),
             _ => Self { kind: ErrorKind::NotConnected, why: innermost(error), is_transient: true },
         }
+    }
+
+    /// Whether a condition of the request does not hold. A conflict with another request is over in a moment.
+    pub(crate) fn is_condition(&self) -> bool {
+        self.kind == ErrorKind::AlreadyExists && !self.is_transient
     }
 
     /// The error of a call: `action` and `place` say what failed.

@@ -23,6 +23,9 @@ const NONCE: std::ops::Range<usize> = 24..40;
 const KIND: std::ops::Range<usize> = 12..16;
 const OF_VIEWS: u32 = 3;
 
+/// A change that is replaced between a look at it and its arrival is looked at so often.
+const TRIES: u32 = 3;
+
 /// The most bytes of a tag in the name of a copy, which has a length and a time besides.
 const MOST_TAG: usize = 40;
 
@@ -76,23 +79,41 @@ impl Inner {
         if let Some(copy) = self.copy_that_holds(name)? {
             return Mapped::new(&copy);
         }
-        let Some((object, look)) = self.change_object(name)? else {
-            self.state(|state| state.changes.remove(name))?;
-            return Err(ErrorKind::NotFound.into());
-        };
-        let path = self.near.file(&copy_name(name, &object));
+        let mut tries = 0;
+        loop {
+            let Some((object, look)) = self.change_object(name)? else {
+                self.state(|state| state.changes.remove(name))?;
+                return Err(ErrorKind::NotFound.into());
+            };
+            tries += 1;
+            match self.map_object(name, &object, look, tries < TRIES) {
+                // Another one has come between the look and the read.
+                Err(error) if error.kind() == ErrorKind::StaleNetworkFileHandle && tries < TRIES => {
+                    self.wrote()?;
+                }
+                mapped => return mapped,
+            }
+        }
+    }
+
+    /// The bytes of a change that is in the store, which were received before or are received now. A copy must not get the name of another
+    /// object; where a store compares tags in another way than it gives them, the last try `is_tagged` no more.
+    fn map_object(&self, name: &str, object: &Object, look: Look, is_tagged: bool) -> io::Result<Mapped> {
+        let path = self.near.file(&copy_name(name, object));
         let is_known = self.known(name)?.is_some_and(|known| known.path == path);
         if let Ok(file) = File::open(&path) {
             let map = Mapped::new(&file)?;
             if is_known || map.len() as u64 == object.bytes && verify_file(name, &map).is_ok() {
-                self.learn(name, &object, path, &map, look)?;
+                self.learn(name, object, path, &map, look)?;
                 return Ok(map);
             }
             // The copy is damaged, and the object need not be.
             remove(&path)?;
         }
-        let map = self.fetch_to(name, object.bytes, &path)?;
-        self.learn(name, &object, path, &map, look)?;
+        // A weak tag equals no other.
+        let tag = object.tag.as_deref().filter(|tag| is_tagged && !tag.starts_with("W/"));
+        let map = self.fetch_to(name, object.bytes, tag, &path)?;
+        self.learn(name, object, path, &map, look)?;
         Ok(map)
     }
 

@@ -11,6 +11,7 @@ use tcx_store::unstable::{Mapped, directory, runtime, verify_file};
 
 use super::{Inner, SHORT};
 use crate::bucket::Bucket;
+use crate::near::budget::Admitted;
 use crate::near::lock::{Attempt, lock, lock_within, try_lock};
 
 /// Files in flight together; long ones are received in ranges that are in flight together as well.
@@ -37,7 +38,7 @@ pub(super) enum Received {
     Here(Mapped),
     /// The near tier has no room for it.
     NoRoom,
-    /// Another process receives it now, or another thread.
+    /// Another process receives it now, or another thread, or another one counts what there is room for.
     Busy,
 }
 
@@ -77,7 +78,7 @@ impl Inner {
             return Ok(map);
         }
         drop(alone);
-        self.in_memory(name, bytes)
+        self.in_memory(name, bytes, None)
     }
 
     /// Receives a segment whose copy is not there, unless another process does.
@@ -100,11 +101,13 @@ impl Inner {
         }
         let mut is_last = false;
         loop {
-            let Some((path, file)) = self.budget.admit(bytes, || self.near.create_arriving(name, bytes))?
-            else {
-                return Ok(Received::NoRoom);
+            let admitted = self.budget.admit(bytes, || self.near.create_arriving(name, bytes))?;
+            let (path, file) = match admitted {
+                Admitted::Made(made) => made,
+                Admitted::NoRoom => return Ok(Received::NoRoom),
+                Admitted::Busy => return Ok(Received::Busy),
             };
-            let received = self.receive_to(name, bytes, bucket, (Temporary(path), file), &|from| {
+            let received = self.receive_to((name, bytes, None), bucket, (Temporary(path), file), &|from| {
                 self.budget.name(|| fs::rename(from, self.near.file(name)))
             });
             if !matches!(received, Ok((_, true))) {
@@ -120,15 +123,14 @@ impl Inner {
     /// Receives an object to a file; whether it verifies. Then the file gets its name, and otherwise it has none.
     fn receive_to(
         &self,
-        name: &str,
-        bytes: u64,
+        (name, bytes, tag): (&str, u64, Option<&str>),
         bucket: &Bucket,
         (temporary, file): (Temporary, File),
         rename: &dyn Fn(&Path) -> io::Result<()>,
     ) -> io::Result<(Mapped, bool)> {
         let file = Arc::new(file);
         self.check_time()?;
-        if !self.noted(bucket.download(&self.key(name), bytes, &file))? {
+        if !self.noted(bucket.download_tagged(&self.key(name), bytes, tag, &file))? {
             return Err(ErrorKind::NotFound.into());
         }
         let map = Mapped::new(&file)?;
@@ -146,7 +148,18 @@ impl Inner {
 
     /// Receives a change, verifies it and gives the copy its name. One that is damaged twice gets no name: what reads it sees the damage.
     /// So does one for which the disk has no room, and is not kept.
-    pub(super) fn fetch_to(&self, name: &str, bytes: u64, to: &Path) -> io::Result<Mapped> {
+    ///
+    /// # Errors
+    ///
+    /// Returns an error of the kind `StaleNetworkFileHandle` if `object` is not the one any more that has this tag, and others if the store
+    /// or the near tier cannot be reached.
+    pub(super) fn fetch_to(
+        &self,
+        name: &str,
+        bytes: u64,
+        tag: Option<&str>,
+        to: &Path,
+    ) -> io::Result<Mapped> {
         self.near.make()?;
         let file_name = to.file_name().and_then(|name| name.to_str()).unwrap_or(name);
         // A lookup may wait for it: another process that is stopped is not waited for long.
@@ -161,8 +174,8 @@ impl Inner {
             let (path, file) = self.near.create_temporary()?;
             let rename = |from: &Path| fs::rename(from, to);
             let (map, is_sound) =
-                match self.receive_to(name, bytes, &bucket, (Temporary(path), file), &rename) {
-                    Err(error) if is_full(&error) => return self.in_memory(name, bytes),
+                match self.receive_to((name, bytes, tag), &bucket, (Temporary(path), file), &rename) {
+                    Err(error) if is_full(&error) => return self.in_memory(name, bytes, tag),
                     received => received?,
                 };
             if is_sound || std::mem::replace(&mut is_last, true) {
@@ -172,9 +185,9 @@ impl Inner {
     }
 
     /// An object without a copy.
-    fn in_memory(&self, name: &str, bytes: u64) -> io::Result<Mapped> {
+    fn in_memory(&self, name: &str, bytes: u64, tag: Option<&str>) -> io::Result<Mapped> {
         self.check_time()?;
-        let read = self.send(|bucket| bucket.read(&self.key(name), bytes))?;
+        let read = self.send(|bucket| bucket.read_tagged(&self.key(name), 0..bytes, tag))?;
         directory(self.near.dir().to_owned()).map_unnamed(&read.ok_or(ErrorKind::NotFound)?)
     }
 

@@ -23,9 +23,11 @@ pub(super) const SENDERS: usize = 4;
 #[derive(Debug, Default)]
 pub(super) struct Departures {
     /// The threads that run.
-    senders: usize,
+    pub(super) senders: usize,
     /// The segments that they are sending.
     under_way: HashSet<String>,
+    /// Whether a segment of another process was passed over because another one has its lock.
+    pub(super) skipped: bool,
     /// How many have come to wait so far: one that came after a thread has looked for them must not be overlooked.
     arrived: u64,
 }
@@ -92,6 +94,11 @@ impl Inner {
     fn own_wait(&self) -> bool {
         let own = self.state(|state| state.own.clone()).unwrap_or_default();
         self.near.spooled().is_ok_and(|waiting| waiting.iter().any(|spooled| own.contains(&spooled.name)))
+    }
+
+    /// Whether segments of other processes were passed over since the last call.
+    fn has_skipped(&self) -> bool {
+        self.state(|state| std::mem::take(&mut state.departures.skipped)).unwrap_or(false)
     }
 
     /// Starts a thread that sends what waits as soon as that works; `false` if there is one.
@@ -166,7 +173,8 @@ fn keep_sending(folder: &Weak<Inner>) {
         runtime::sleep(tries.pause);
         let Some(folder) = folder.upgrade() else { return };
         let (settled, path) = (folder.settle(), folder.path().display());
-        if tries.go_on(&settled, folder.own_wait()) || folder.has_refused() {
+        let is_left = folder.has_refused() || folder.has_skipped();
+        if tries.go_on(&settled, folder.own_wait()) || is_left {
             if tries.is_news(&settled)
                 && let Err(error) = &settled
             {

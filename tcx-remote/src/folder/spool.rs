@@ -8,42 +8,19 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tcx_store::unstable::{Mapped, runtime, verify_file};
 
 use super::Inner;
 use super::reach::is_away;
 use super::sending::SENDERS;
-use super::strays::COMES_WITHIN;
 use crate::near::Spooled;
+use crate::near::budget::Admitted;
 use crate::near::lock::{Attempt, WAIT_AT_MOST, lock_within};
-
-/// An answer within this time is that of the first try.
-const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// A module that is not in the store is looked for again after this time, to send segments of other processes.
 const ASKED_EVERY: Duration = Duration::from_secs(30);
-
-/// A segment that is not sent, because the store has another module, and was removed there: an earlier try may have brought it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Refused {
-    since: Instant,
-    /// How often it was removed with success. The second time, no try of before can bring it any more.
-    removed: u32,
-    /// Since when a removal may come that was not answered at once.
-    in_doubt: Option<Instant>,
-}
-
-impl Refused {
-    fn is_due(&self) -> bool {
-        self.removed == 0 || self.removed == 1 && runtime::now().duration_since(self.since) >= COMES_WITHIN
-    }
-
-    fn may_be_removed(&self) -> bool {
-        self.in_doubt.is_some_and(|since| runtime::now().duration_since(since) < COMES_WITHIN)
-    }
-}
 
 impl Inner {
     /// Gives a segment of this history its name: it waits here, durably, and is sent in the background.
@@ -85,7 +62,7 @@ impl Inner {
         Err(io::Error::new(ErrorKind::StorageFull, what))
     }
 
-    /// Sends everything that waits.
+    /// Sends everything that waits, but for segments of other processes that another one has the lock of.
     ///
     /// # Errors
     ///
@@ -108,6 +85,7 @@ impl Inner {
         }
         waiting.retain(|spooled| wanted(&spooled.name));
         let failed = self.send_all(waiting)?;
+        self.take_back_again()?;
         self.check_lost()?;
         failed.map_or(Ok(()), Err)
     }
@@ -206,8 +184,10 @@ impl Inner {
     ///
     /// # Errors
     ///
-    /// Returns an error of the kind `ResourceBusy` if that process still has the lock. To go on without it could lose rows: the holder may
-    /// have found that another module is in place, and be about to remove the object.
+    /// Returns an error of the kind `ResourceBusy` if that process still has the lock of a segment of this one. To go on without it could
+    /// lose rows: the holder may have found that another module is in place, and be about to remove the object. Returns one of the kind
+    /// `InvalidData` if the store has another module or the segment is damaged, `WouldBlock` while a removal of it may come, and others if
+    /// the store or the near tier cannot be reached.
     pub(super) fn send_within(&self, spooled: &Spooled, longest: Duration) -> io::Result<()> {
         let Spooled { origin, name, path, bytes } = spooled;
         let alone = lock_within(&self.near.lock(name), longest)?;
@@ -215,8 +195,8 @@ impl Inner {
         match alone {
             Attempt::Own(_) => {}
             Attempt::Busy if is_own => return Err(busy(path, longest)),
-            // Another process sends it, or the one that it is of.
-            Attempt::Busy => return Ok(()),
+            // Another process sends it, or the one that it is of. Either may end before it has.
+            Attempt::Busy => return self.state(|state| state.departures.skipped = true),
         }
         let file = match File::open(path) {
             // Another process has sent or removed it, or it is lost.
@@ -225,12 +205,12 @@ impl Inner {
             file => file?,
         };
         if !is_own && self.was_refused(origin)? {
-            self.take_back_sent(name);
+            self.take_back_sent(origin, name);
             return Ok(());
         }
         if !self.is_of(origin)? {
             // An earlier try may have brought it there, though its reply was an error.
-            self.take_back_sent(name);
+            self.take_back_sent(origin, name);
             return Err(self.other_module(origin));
         }
         if !is_own {
@@ -238,10 +218,7 @@ impl Inner {
                 |what| io::Error::new(ErrorKind::InvalidData, format!("{}: {what}", path.display()));
             verify_file(name, &Mapped::new(&file)?).map_err(damaged)?;
         }
-        if self.state(|state| state.refused.get(name).is_some_and(Refused::may_be_removed))? {
-            return Err(removal_under_way(path));
-        }
-        self.state(|state| state.refused.remove(name))?;
+        self.check_removed(name, path)?;
         // It leaves room for what a lookup asks for: parts of segments take long.
         let bucket = self.bucket.in_background();
         let sent = self.noted(bucket.upload(&self.key(name), &Arc::new(file), *bytes));
@@ -249,14 +226,14 @@ impl Inner {
         sent?;
         if !self.is_of(origin)? {
             // Another module has come in the place of the one that it belongs to.
-            self.take_back_sent(name);
+            self.take_back_sent(origin, name);
             return Err(self.other_module(origin));
         }
         if !is_own {
             self.near.note_departure(name);
         }
         let kept = self.budget.admit(*bytes, || fs::rename(path, self.near.file(name)));
-        if !matches!(kept, Ok(Some(()))) {
+        if !matches!(kept, Ok(Admitted::Made(()))) {
             if let Err(error) = kept {
                 tracing::debug!(segment = %name, "no copy is kept: {error}");
             }
@@ -266,27 +243,6 @@ impl Inner {
         self.state(|state| state.own.remove(name)).map(drop)
     }
 
-    /// Removes a segment that waits here from the module that has come in the place of its own: nothing was acknowledged there. It is done
-    /// again once what was on its way must have come.
-    fn take_back_sent(&self, name: &str) {
-        let due = self.state(|state| {
-            let new = Refused { since: runtime::now(), removed: 0, in_doubt: None };
-            Some(*state.refused.entry(name.to_owned()).or_insert(new)).filter(Refused::is_due)
-        });
-        let Ok(Some(mut refused)) = due else { return };
-        let start = runtime::now();
-        let removed = self.send(|bucket| bucket.delete(&self.key(name)));
-        let is_certain = removed.is_ok() && runtime::now().duration_since(start) < AT_ONCE;
-        refused.removed += u32::from(removed.is_ok());
-        refused.in_doubt = if is_certain { refused.in_doubt } else { Some(runtime::now()) };
-        let _ = self.state(|state| state.refused.insert(name.to_owned(), refused));
-    }
-
-    /// Whether segments are to be removed again that the store may have got although it has another module.
-    pub(super) fn has_refused(&self) -> bool {
-        self.state(|state| state.refused.values().any(|own| own.removed < 2)).unwrap_or(false)
-    }
-
     /// Whether the store was found a moment ago to have another module than that of this history.
     fn was_refused(&self, origin: &str) -> io::Result<bool> {
         let refused = self.state(|state| state.refused_origins.get(origin).copied())?;
@@ -294,7 +250,7 @@ impl Inner {
     }
 
     /// Whether the store has the module of this history now.
-    fn is_of(&self, origin: &str) -> io::Result<bool> {
+    pub(super) fn is_of(&self, origin: &str) -> io::Result<bool> {
         self.reach.try_now();
         let is_same = self.has_origin(origin)?;
         self.state(|state| {
@@ -316,15 +272,6 @@ impl Inner {
         );
         io::Error::new(ErrorKind::InvalidData, what)
     }
-}
-
-fn removal_under_way(path: &Path) -> io::Error {
-    let what = format!(
-        "{} is not sent yet: a removal of it, from a time in which the store had another module, may still be on its way; its rows wait and \
-         are sent within two minutes",
-        path.display()
-    );
-    io::Error::new(ErrorKind::WouldBlock, what)
 }
 
 fn busy(path: &Path, longest: Duration) -> io::Error {

@@ -61,6 +61,11 @@ impl Storage for RemoteFolder {
         (kind(name) == Some(Kind::Segment)).then(|| self.0.is_here(name))
     }
 
+    /// As the folder with the copies says, which all processes of the machine share.
+    fn moves(&self) -> Option<Stamp> {
+        Some(Stamp { modified: self.0.near.changed()?, inode: 0 })
+    }
+
     fn read_parts(&self, wanted: &[Parts]) -> Vec<Vec<io::Result<Vec<u8>>>> {
         self.0.read_parts(wanted)
     }

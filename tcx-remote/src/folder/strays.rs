@@ -12,6 +12,9 @@ use super::{Inner, SHORT};
 use crate::bucket::Created;
 use crate::copy::files::{Kind, change, kind};
 
+/// An answer within this time is that of the first try.
+pub(super) const AT_ONCE: Duration = Duration::from_secs(1);
+
 /// What was answered with an error may come to the store as much later.
 pub(super) const COMES_WITHIN: Duration = Duration::from_mins(2);
 
@@ -23,6 +26,8 @@ pub(super) struct Stray {
     /// The history that was known before.
     origin: String,
     fate: Fate,
+    /// Since when a removal may come that was not answered at once, or with an error.
+    removal: Option<Instant>,
 }
 
 /// What has become of a change.
@@ -31,15 +36,13 @@ enum Fate {
     Created,
     /// The creation was answered with an error at this time: it may have happened, or happen later.
     InDoubt(Instant),
-    /// Its removal was answered with an error at this time: it may happen later.
-    RemovalInDoubt(Instant),
     /// It was taken back, and only has to be created again if another process may have met it.
     Removed,
 }
 
 impl Stray {
     pub(super) fn created(name: &str, bytes: &[u8], origin: String) -> Self {
-        Self { name: name.to_owned(), bytes: bytes.to_vec(), origin, fate: Fate::Created }
+        Self { name: name.to_owned(), bytes: bytes.to_vec(), origin, fate: Fate::Created, removal: None }
     }
 
     pub(super) fn doubtful(name: &str, bytes: &[u8], origin: String) -> Self {
@@ -52,12 +55,17 @@ impl Stray {
 
     /// Whether it is there, and it was not found to be a change of this history.
     fn is_uncompared(&self) -> bool {
-        matches!(self.fate, Fate::Created | Fate::RemovalInDoubt(_))
+        self.fate == Fate::Created || self.may_go()
+    }
+
+    /// Whether no change of this process counts before it was compared. Merged changes say what others say as well.
+    fn holds_up(&self) -> bool {
+        self.is_change() && self.is_uncompared()
     }
 
     /// Whether a removal may come still.
     fn may_go(&self) -> bool {
-        matches!(self.fate, Fate::RemovalInDoubt(since) if runtime::now().duration_since(since) < COMES_WITHIN)
+        self.removal.is_some_and(|since| runtime::now().duration_since(since) < COMES_WITHIN)
     }
 
     /// Whether it may come still.
@@ -84,8 +92,9 @@ impl Inner {
             match self.find_origin(&stray.origin) {
                 // Once it is there, it is a change of this history, and is not to be removed if parts of that are gone for a while.
                 Ok(Found::Same) => return self.look_again_unless_created(stray),
-                // The comparison that follows says that this is another module.
-                Ok(Found::Other) if stray.is_change() => return Ok(()),
+                // The comparison that follows says that this is another module. A removal from before must not take it away there.
+                Ok(Found::Other) if stray.is_change() && stray.removal.is_none() => return Ok(()),
+                Ok(Found::Other) if stray.is_change() => return self.look_again_unless_created(stray),
                 // One answer is not enough to remove something: a listing has to agree.
                 Ok(Found::Absent) if !self.lacks_origin(&stray) => return self.wait_for_answer(stray),
                 Ok(Found::Other | Found::Absent) => {}
@@ -98,10 +107,14 @@ impl Inner {
                 Some(false) if !stray.may_come() => return Ok(()),
                 _ => return self.wait_for_answer(stray),
             }
+            let start = runtime::now();
             let removed = self.send(|bucket| bucket.delete(&self.key(&stray.name)));
             self.wrote()?;
+            if removed.is_err() || runtime::now().duration_since(start) >= AT_ONCE {
+                stray.removal = Some(runtime::now());
+            }
             if let Err(error) = removed {
-                stray.fate = Fate::RemovalInDoubt(runtime::now());
+                stray.fate = Fate::Created;
                 self.look_again_at(stray)?;
                 return Err(error);
             }
@@ -144,11 +157,11 @@ impl Inner {
 
     /// Keeps a change in mind that may come to the store later, or go. The history is the one in which it was created.
     fn look_again_unless_created(&self, mut stray: Stray) -> io::Result<()> {
-        if stray.fate == Fate::Created {
-            return Ok(());
-        }
         if stray.may_go() {
             return self.wait_for_answer(stray);
+        }
+        if stray.fate == Fate::Created && stray.removal.is_none() {
+            return Ok(());
         }
         match self.is_there(&stray) {
             Some(false) if stray.is_uncompared() => {
@@ -175,6 +188,10 @@ impl Inner {
         let taken_back = Err(taken_back(&stray));
         if !stray.is_change() {
             return taken_back;
+        }
+        if stray.may_go() {
+            // It would take away what is created again.
+            return self.look_again_at(stray).and(taken_back);
         }
         match self.find_origin(&stray.origin) {
             Ok(Found::Absent) => taken_back,
@@ -212,7 +229,7 @@ impl Inner {
     ///
     /// Returns an error if one is not, or if that cannot be said.
     pub(super) fn compare_created(&self) -> io::Result<()> {
-        self.look_at_strays(Stray::is_uncompared)??;
+        self.look_at_strays(Stray::holds_up)??;
         if self.state(|state| state.comparing)? > 0 {
             let what = "another thread finds out whether a change was created in this module; try again";
             return Err(io::Error::new(ErrorKind::ResourceBusy, what));
@@ -226,12 +243,21 @@ impl Inner {
             let (wanted, others): (Vec<_>, Vec<_>) =
                 std::mem::take(&mut state.strays).into_iter().partition(wanted);
             state.strays = others;
-            let comparing = wanted.iter().filter(|stray| stray.is_uncompared()).count();
+            let comparing = wanted.iter().filter(|stray| stray.holds_up()).count();
             state.comparing += comparing;
-            (wanted, comparing)
+            (wanted, Comparing(self, comparing))
         })?;
         let looked: Vec<_> = strays.into_iter().map(|stray| self.take_back_unless_same(stray)).collect();
-        self.state(|state| state.comparing -= comparing)?;
+        drop(comparing);
         Ok(looked.into_iter().collect())
+    }
+}
+
+/// This number of changes is being compared.
+struct Comparing<'a>(&'a Inner, usize);
+
+impl Drop for Comparing<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.state(|state| state.comparing -= self.1);
     }
 }

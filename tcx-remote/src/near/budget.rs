@@ -8,9 +8,10 @@
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
-use tcx_store::unstable::disk_space;
+use tcx_store::unstable::{disk_space, runtime};
 
 use super::lock::{Attempt, is_held, lock_within};
 use super::{MIRRORS, Near, age, names};
@@ -27,6 +28,9 @@ const COUNT_EVERY: Duration = Duration::from_secs(1);
 /// The longest time that another process which counts them is waited for.
 const LOCKED_AT_MOST: Duration = Duration::from_secs(2);
 
+/// A process that was waited for in vain is not waited for again within this time.
+const BUSY_FOR: Duration = Duration::from_secs(30);
+
 /// They are counted again after this time in any case.
 const COUNT_AT_LEAST_EVERY: Duration = Duration::from_hours(1);
 
@@ -36,45 +40,62 @@ pub(crate) struct Budget {
     tier: PathBuf,
     /// `None` is no limit but that of the disk.
     most: Option<u64>,
+    /// When another process was waited for in vain that counts the copies.
+    busy: Arc<Mutex<Option<Instant>>>,
+}
+
+/// What has become of a copy that was to be made.
+#[derive(Debug)]
+pub(crate) enum Admitted<T> {
+    Made(T),
+    /// There is no room for it.
+    NoRoom,
+    /// It is not known whether there is: another process counts the copies, or was stopped while it did.
+    Busy,
 }
 
 impl Budget {
     pub(crate) fn new(tier: &Path, most: Option<u64>) -> Self {
-        Self { tier: tier.to_owned(), most }
+        Self { tier: tier.to_owned(), most, busy: Arc::default() }
     }
 
-    /// Makes a copy of this number of bytes, or the file that becomes one. `None` if there is no room for it.
+    /// Makes a copy of this number of bytes, or the file that becomes one, if there is room for it.
     ///
     /// # Errors
     ///
     /// Returns the error of `make`, or an error if the near tier cannot be read or written.
-    pub(crate) fn admit<T>(&self, bytes: u64, make: impl FnOnce() -> io::Result<T>) -> io::Result<Option<T>> {
+    pub(crate) fn admit<T>(
+        &self,
+        bytes: u64,
+        make: impl FnOnce() -> io::Result<T>,
+    ) -> io::Result<Admitted<T>> {
         let is_free = |(free, all): (u64, u64)| free.saturating_sub(bytes) >= FREE.0.min(all / FREE.1);
         if !disk_space(&self.tier).is_none_or(is_free) {
-            return Ok(None);
+            return Ok(Admitted::NoRoom);
         }
-        let Some(most) = self.most else { return make().map(Some) };
+        let Some(most) = self.most else { return make().map(Admitted::Made) };
         if bytes > most {
-            return Ok(None);
+            return Ok(Admitted::NoRoom);
         }
         fs::create_dir_all(self.tier.join(FOLDER))?;
         let alone = self.lock()?;
         if matches!(alone, Attempt::Busy) {
-            return Ok(None);
+            return Ok(Admitted::Busy);
         }
         let mut used = self.used(COUNT_AT_LEAST_EVERY)?;
         if used + bytes > most {
             used = self.used(COUNT_EVERY)?;
         }
         if used + bytes > most {
-            return Ok(None);
+            return Ok(Admitted::NoRoom);
         }
         // Before it is made: a process that is killed in between leaves too large a number, and none that is too small.
         fs::write(self.counted(), (used + bytes).to_string())?;
-        make().map(Some)
+        make().map(Admitted::Made)
     }
 
     /// Gives a file that was [admitted](Self::admit) its name. No other process counts the copies at this moment: it could find neither name.
+    /// One that was stopped while it did is not waited for long; it may then count one file too few, until the next count.
     ///
     /// # Errors
     ///
@@ -112,9 +133,18 @@ impl Budget {
         fs::write(self.counted(), used.to_string())
     }
 
-    /// A process that is stopped while it has the lock is not waited for long: lookups need it.
+    /// A process that is stopped while it has the lock is not waited for long, and not for each file: lookups need it.
     fn lock(&self) -> io::Result<Attempt> {
-        lock_within(&self.tier.join(FOLDER).join("lock"), LOCKED_AT_MOST)
+        let busy = || self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_busy = busy().is_some_and(|since| runtime::now().duration_since(since) < BUSY_FOR);
+        let longest = if is_busy { Duration::ZERO } else { LOCKED_AT_MOST };
+        let attempt = lock_within(&self.tier.join(FOLDER).join("lock"), longest)?;
+        match attempt {
+            Attempt::Own(_) => *busy() = None,
+            Attempt::Busy if !is_busy => *busy() = Some(runtime::now()),
+            Attempt::Busy => {}
+        }
+        Ok(attempt)
     }
 
     /// Where the number of bytes is.
@@ -216,7 +246,19 @@ mod tests {
         let _alone = lock(&near.lock(name)).unwrap();
         let made = budget.admit(bytes, || near.create_arriving(name, bytes)).unwrap();
         let rename = |(path, _)| budget.name(|| fs::rename(path, near.file(name))).unwrap();
-        made.map(rename).is_some()
+        match made {
+            Admitted::Made(made) => {
+                rename(made);
+                true
+            }
+            Admitted::NoRoom | Admitted::Busy => false,
+        }
+    }
+
+    /// A segment of this length begins to arrive.
+    fn begin(budget: &Budget, near: &Near, name: &str, bytes: u64) {
+        let made = budget.admit(bytes, || near.create_arriving(name, bytes)).unwrap();
+        assert!(matches!(made, Admitted::Made(_)), "{made:?}");
     }
 
     #[test]
@@ -246,12 +288,14 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_room_while_a_process_that_was_stopped_counts_the_copies() {
+    fn it_is_not_known_whether_there_is_room_while_a_process_that_was_stopped_counts_the_copies() {
         let tier = tempfile::tempdir().unwrap();
         let (budget, near) = (Budget::new(tier.path(), Some(100)), near(tier.path(), "a_v1"));
         assert!(receive(&budget, &near, "seg-1", 10));
         let stopped = budget.lock().unwrap();
-        assert!(!receive(&budget, &near, "seg-2", 10));
+        for _ in 0..2 {
+            assert!(matches!(budget.admit(10, || Ok(())).unwrap(), Admitted::Busy));
+        }
         drop(stopped);
         assert!(receive(&budget, &near, "seg-2", 10));
     }
@@ -263,7 +307,7 @@ mod tests {
         let near = near(tier.path(), "a_v1");
         assert!(receive(&budget, &near, "seg-1", 60));
         // As of a process that was killed: no process has the lock.
-        budget.admit(30, || near.create_arriving("seg-2", 30)).unwrap().unwrap();
+        begin(&budget, &near, "seg-2", 30);
         assert!(!receive(&budget, &near, "seg-3", 40));
         fs::remove_file(near.file("seg-1")).unwrap();
         budget.changed();
@@ -279,7 +323,7 @@ mod tests {
         fs::write(&path, [1; 500]).unwrap();
         near.to_spool(&path, "origin", "seg-1").unwrap();
         let alone = lock(&near.lock("seg-2")).unwrap();
-        budget.admit(80, || near.create_arriving("seg-2", 80)).unwrap().unwrap();
+        begin(&budget, &near, "seg-2", 80);
         budget.changed();
         assert!(!receive(&budget, &near, "seg-3", 30));
         drop(alone);

@@ -7,6 +7,7 @@
 //!   segments that are being received. A change has the tag of its object in its name: another change of this number is another file.
 //! - `spool`: segments that are not known to be in the store, in a folder that names the history they belong to;
 //! - `departed`: empty files, named as the segments that another process than their own has sent or removed;
+//! - `removed`: when segments that wait were removed from a store that has another module, in milliseconds since 1970;
 //! - `locks`: of one file each.
 
 pub(crate) mod budget;
@@ -18,6 +19,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+
+use tcx_store::unstable::runtime;
 
 use crate::client::connect::host;
 use crate::options::ClientOptions;
@@ -39,8 +42,8 @@ const TEMPORARY_FILES_STAY: Duration = Duration::from_hours(24);
 /// Empty folders of the spool are removed at this age.
 const EMPTY_STAY: Duration = Duration::from_mins(1);
 
-/// The process that has put a segment into the spool looks for it within this time, or has ended.
-const DEPARTED_STAY: Duration = Duration::from_hours(24 * 7);
+/// The processes that a note is for look at it within this time, or have ended.
+const NOTES_STAY: Duration = Duration::from_hours(24 * 7);
 
 /// The folder of one module.
 #[derive(Clone, Debug)]
@@ -117,6 +120,11 @@ impl Near {
         Ok((path, file))
     }
 
+    /// When a copy has come or gone last, as coarsely as the file system says it.
+    pub(crate) fn changed(&self) -> Option<SystemTime> {
+        fs::metadata(self.files()).and_then(|files| files.modified()).ok()
+    }
+
     /// The names of the index runs.
     pub(crate) fn runs(&self) -> io::Result<Vec<String>> {
         let mut names = names(&self.files())?;
@@ -172,6 +180,37 @@ impl Near {
         fs::remove_file(self.departed().join(name)).is_ok()
     }
 
+    fn removed(&self) -> PathBuf {
+        self.dir.join("removed")
+    }
+
+    /// Notes when a segment that waits here is removed from a store which has another module. Until that must have come, no process of the
+    /// machine sends the segment.
+    pub(crate) fn note_removal(&self, name: &str, at: SystemTime) -> io::Result<()> {
+        let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        fs::create_dir_all(self.removed())?;
+        fs::write(self.removed().join(name), since.as_millis().to_string())
+    }
+
+    /// When it was noted that a segment is removed. After a loss of power, the time of the note may be all there is of it.
+    pub(crate) fn removed_at(&self, name: &str) -> Option<SystemTime> {
+        let path = self.removed().join(name);
+        match fs::read_to_string(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            noted => {
+                let since = noted.ok().and_then(|noted| noted.parse().ok()).map(Duration::from_millis);
+                let noted = since.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since));
+                let written = || fs::metadata(&path).and_then(|note| note.modified()).ok();
+                Some(noted.or_else(written).unwrap_or_else(runtime::wall))
+            }
+        }
+    }
+
+    /// The removal has come, or it is long ago.
+    pub(crate) fn forget_removal(&self, name: &str) {
+        let _ = fs::remove_file(self.removed().join(name));
+    }
+
     /// Moves a complete and durable file to the spool, durably.
     pub(crate) fn to_spool(&self, from: &Path, origin: &str, name: &str) -> io::Result<Spooled> {
         let dir = self.spool().join(origin);
@@ -215,7 +254,9 @@ impl Near {
             paths.filter(move |path| is_old(path, stay))
         };
         old(self.dir.join("locks"), grace).for_each(|path| lock::remove_unless_held(&path));
-        old(self.departed(), DEPARTED_STAY).for_each(|path| drop(fs::remove_file(path)));
+        for notes in [self.departed(), self.removed()] {
+            old(notes, NOTES_STAY).for_each(|path| drop(fs::remove_file(path)));
+        }
         // Each change begins another folder. One in which something waits cannot be removed so.
         old(self.spool(), grace.min(EMPTY_STAY)).for_each(|path| drop(fs::remove_dir(path)));
     }

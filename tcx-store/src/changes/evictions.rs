@@ -30,6 +30,9 @@ pub(super) struct Eviction {
     pub(super) leaving: Vec<Random>,
 }
 
+/// The most that changes which become one file may say: each is compared with all others.
+pub(super) const MOST: usize = 10_000;
+
 /// About as many bytes as a change has that names no segment.
 const CHANGE: usize = 200;
 
@@ -128,9 +131,9 @@ pub(super) fn bytes(evictions: &[Eviction]) -> Vec<u8> {
     out
 }
 
-/// `None` if they are not all there, or the segments of one are not in order: they would not be found.
+/// `None` if they are not all there or too many, or the segments of one are not in order: they would not be found.
 pub(super) fn read(cursor: &mut Cursor<'_>) -> Option<Vec<Eviction>> {
-    let count = cursor.u64()?;
+    let count = cursor.u64().filter(|count| *count <= MOST as u64)?;
     let mut evictions = Vec::new();
     for _ in 0..count {
         let (number, before, until) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);

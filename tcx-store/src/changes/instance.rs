@@ -125,7 +125,7 @@ fn create(storage: &dyn Storage, bytes: &[u8]) -> Result<bool> {
 
 fn removed(storage: &dyn Storage) -> Error {
     let advice =
-        "the folder is empty or gone, and rows were invalidated in it: restore it, or open the module again";
+        "the folder is empty or gone, and its rows may come back: restore it, or open the module again";
     Error::io("cannot write to", storage.path(), io::Error::new(io::ErrorKind::NotFound, advice))
 }
 

@@ -37,7 +37,9 @@ impl MergePlan {
         };
         let worth = names(&single) >= names(&merged) / 4 || single.len() >= 4 * merged_at();
         // What names the same is written once: the merged file is no longer than they are together.
-        let fits = tables.iter().map(|table| table.bytes()).sum::<usize>() <= most_bytes();
+        let evictions = tables.iter().map(|table| table.whole.evictions.len()).sum::<usize>();
+        let fits = tables.iter().map(|table| table.bytes()).sum::<usize>() <= most_bytes()
+            && evictions <= super::evictions::MOST;
         (single.len() >= merged_at() && worth && fits).then(|| Self { number, tables: tables.to_vec() })
     }
 

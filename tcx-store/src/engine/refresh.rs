@@ -17,9 +17,24 @@ impl Core {
     /// Looks for new files if it is time to.
     pub(crate) fn refresh_if_due(&self) -> Result<bool> {
         match self.refresh.try_lock() {
-            Ok(mut refresh) if refresh.is_due() => self.refresh_with(&mut refresh, false),
+            Ok(mut refresh) if refresh.is_due() => {
+                let is_new = self.refresh_with(&mut refresh, false)?;
+                if refresh.may_have_moved(self.storage.moves()) {
+                    self.reopen_moved();
+                }
+                Ok(is_new)
+            }
             // Another thread is at it.
             _ => Ok(false),
+        }
+    }
+
+    /// Maps segments that have come to this machine since they were opened, without a listing.
+    fn reopen_moved(&self) {
+        // The next look is soon.
+        let Ok(mut live) = self.live.try_lock() else { return };
+        if live.reopen_moved() {
+            self.install(&mut live);
         }
     }
 
@@ -85,6 +100,11 @@ impl Core {
         let corrupt_since = *lock(&self.corrupt_since);
         let since = self.live().in_doubt_since().max(corrupt_since)?;
         LOOK_AGAIN_AFTER.checked_sub(runtime::now().duration_since(since))
+    }
+
+    /// Whether the last listing would have another stamp if the folder had changed since it was begun.
+    pub(crate) fn is_stamp_settled(&self) -> bool {
+        self.storage.list_every().is_some() || lock(&self.refresh).is_settled()
     }
 
     /// Lists the folder in any case.

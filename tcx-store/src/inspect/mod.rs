@@ -3,6 +3,7 @@
 mod copies;
 pub(crate) mod folders;
 mod index;
+mod listed;
 pub(crate) mod other_files;
 pub(crate) mod pinned;
 pub(crate) mod rows;
@@ -13,22 +14,23 @@ use std::borrow::Cow;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use crate::changes::{IdentityChange, KnownChanges};
 use crate::error::{Error, Result};
 use crate::inspect::other_files::{OtherFiles, other_files};
 use crate::live::folder::Live;
-use crate::live::listing::Listing;
 use crate::live::segment_set::SegmentSet;
 use crate::options::MemoryCachePolicy;
 use crate::schema::spec::Spec;
 use crate::segment::memory_cache::MemoryCache;
-use crate::segment::{Segment, SegmentError, arrow_schema};
+use crate::segment::{Segment, arrow_schema};
 use crate::stats::Counters;
-use crate::storage::name::{FileName, SegmentName};
+use crate::storage::name::FileName;
 use crate::storage::{ReadOnlyStorage, Storage};
 use crate::sys::clock::time;
+pub(crate) use listed::inspected;
+use listed::{came_since, settled};
 
 /// What is kept of files that are read, not mapped: a caller that reads row after row wants the same blocks again.
 const MEMORY_CACHE_BYTES: usize = 16 << 20;
@@ -203,7 +205,6 @@ impl Inspection {
     /// Looks at a folder wherever its files are.
     pub(crate) fn in_storage(storage: Arc<dyn Storage>) -> Result<Self> {
         let dir = storage.path();
-        let failed = |e| Error::io("cannot list", dir, e);
         let identity = read_identity(&*storage)?;
         let spec = identity.spec().map_err(|what| Error::corrupt(dir, what))?;
         let schema = arrow_schema(spec.key_type, &spec.leaves);
@@ -217,9 +218,9 @@ impl Inspection {
             counters.clone(),
         );
         let mut live = Live::new(storage.clone(), spec.clone(), segments, counters, false);
-        live.refresh()?;
-        let names = storage.list().map_err(failed)?;
-        let segments = inspected(&mut live, &*storage, &names);
+        let (names, unknown) = settled(&mut live, &*storage)?;
+        let mut segments = inspected(&mut live, &*storage, &names);
+        segments.extend(unknown.into_iter().map(came_since));
         let others = other_files(&*storage, &names);
         Ok(Self { storage, spec, identity, changes: live.changes, segments, others, last_used: None })
     }
@@ -284,67 +285,6 @@ impl Inspection {
     pub fn may_have_dead_rows(&self) -> bool {
         let served = self.segments().filter(|facts| facts.state == SegmentState::Served);
         served.map(|facts| facts.base).any(|base| self.changes.tombstones().may_kill(base))
-    }
-}
-
-/// The segments of a listing, the oldest first, and what has become of each.
-pub(crate) fn inspected(live: &mut Live, storage: &dyn Storage, names: &[String]) -> Vec<Inspected> {
-    let replaced = live.segments.replaced(&live.changes);
-    let segments = Listing::of(names).segments.into_iter().filter_map(|name| {
-        let (segment, state) = match live.segments.opened(name) {
-            Some(Ok(segment)) => {
-                let state = state(segment, &live.changes, replaced.contains(&name));
-                (Some(segment.clone()), state)
-            }
-            Some(Err(SegmentError::Damaged(what))) => (None, SegmentState::Damaged(what.clone())),
-            Some(Err(SegmentError::Foreign(why) | SegmentError::Unknown(why))) => {
-                (None, SegmentState::Foreign(why.clone()))
-            }
-            Some(Err(SegmentError::Failed(error))) => (None, SegmentState::Unreadable(error.to_string())),
-            // One that has come or gone since is left to the next look.
-            None => match storage.open(&name.to_string()) {
-                Err(error) if error.kind() != ErrorKind::NotFound => {
-                    (None, SegmentState::Unreadable(error.to_string()))
-                }
-                _ => return None,
-            },
-        };
-        let bytes = storage.info(&name.to_string()).map_or(0, |info| info.bytes);
-        let facts = facts(name, bytes, segment.as_deref(), state);
-        Some(Inspected { facts, segment, keys: OnceLock::new() })
-    });
-    let mut segments: Vec<_> = segments.collect();
-    segments.sort_by(|a, b| (a.facts.born, &a.facts.name).cmp(&(b.facts.born, &b.facts.name)));
-    segments
-}
-
-fn state(segment: &Segment, changes: &KnownChanges, is_replaced: bool) -> SegmentState {
-    let (needs, newest) = (segment.needs(), changes.newest());
-    match changes.committed(needs) {
-        Some(false) => return SegmentState::Void,
-        None if newest.is_none_or(|newest| needs.base > newest) => return SegmentState::Uncommitted,
-        // The change is there and cannot be read.
-        None => return SegmentState::Ahead,
-        Some(true) => {}
-    }
-    match () {
-        () if newest.is_none_or(|newest| needs.base > newest) => SegmentState::Ahead,
-        () if is_replaced => SegmentState::Replaced,
-        () if !changes.serves(needs, segment.dated()) => SegmentState::Dead,
-        () => SegmentState::Served,
-    }
-}
-
-fn facts(name: SegmentName, bytes: u64, segment: Option<&Segment>, state: SegmentState) -> SegmentFacts {
-    SegmentFacts {
-        name: name.to_string(),
-        bytes,
-        rows: segment.map_or(0, |segment| segment.rows() as u64),
-        base: segment.map_or(0, Segment::base),
-        replaces_rows: segment.is_some_and(|segment| segment.needs().commit.is_some()),
-        born: segment.map_or(UNIX_EPOCH, |segment| time(segment.born())),
-        format: segment.map_or(0, Segment::format),
-        state,
     }
 }
 

@@ -110,6 +110,13 @@ impl Live {
         Ok(self.has_new_files || self.changes.shown() != self.shown)
     }
 
+    /// Opens the segments again that have come to this machine, or have left it. Returns whether readers need a new snapshot.
+    pub(crate) fn reopen_moved(&mut self) -> bool {
+        let Some(identity) = &self.identity else { return false };
+        self.has_new_files |= self.segments.reopen_moved(identity);
+        self.has_new_files
+    }
+
     /// As [`refresh`](Self::refresh), before rows are sealed. While the files cannot be reached, rows are sealed with the changes that are
     /// known: a change that is not known yet kills them, wherever they wait. So they are, if a listing is dear, unless the rows `depend` on
     /// what others have done: they replace rows, or were put.
@@ -255,6 +262,16 @@ impl Live {
         self.changes.learn_identity(created.origin(), true);
         self.identity = Some(created.clone());
         Ok(created)
+    }
+
+    /// Makes sure that a change which is made now is one of the folder that is known. One that is gone is not made again for it: the change
+    /// would not reach the rows in it, which are served on once a lost mount is back.
+    ///
+    /// # Errors
+    ///
+    /// As [`check_instance`](Self::check_instance), or as [`ensure_identity`](Self::ensure_identity) where no folder is known.
+    pub(crate) fn ensure_to_kill(&mut self) -> Result<()> {
+        if self.identity.is_some() { self.check_instance() } else { self.ensure_identity().map(drop) }
     }
 
     /// This process has written these tombstones for recomputed rows.

@@ -20,18 +20,33 @@ pub(crate) struct Refresh {
     checked: Instant,
     listed: Instant,
     at: ListAt,
+    /// When files have come to this machine or left it last, and when that was seen first.
+    moved: Option<(Stamp, Instant)>,
 }
 
 impl Refresh {
     /// The folder has just been listed.
     pub(crate) fn new(every: Duration, at: ListAt) -> Self {
         let now = runtime::now();
-        Self { every, checked: now, listed: now, at }
+        Self { every, checked: now, listed: now, at, moved: None }
     }
 
     /// Whether it is time to look, at the start of a batch.
     pub(crate) fn is_due(&self) -> bool {
         runtime::now().duration_since(self.checked) >= self.every
+    }
+
+    /// Whether files may have come to this machine or left it since the last call. `moves` is [that of the
+    /// folder](crate::storage::Storage::moves), as coarse as other stamps are.
+    pub(crate) fn may_have_moved(&mut self, moves: Option<Stamp>) -> bool {
+        let (Some(moves), now) = (moves, runtime::now()) else { return false };
+        match self.moved {
+            Some((known, seen)) if known == moves => now.duration_since(seen) < COARSE,
+            _ => {
+                self.moved = Some((moves, now));
+                true
+            }
+        }
     }
 
     /// Whether a listing may show something new. `stamp` is called at most once. `every` is [that of the
@@ -62,6 +77,11 @@ impl Refresh {
         let at = ListAt::new(stamp());
         let is_same = at.stamp.is_some() && at.stamp == self.at.stamp;
         if is_same { ListAt { asked, seen: self.at.seen, ..at } } else { at }
+    }
+
+    /// Whether the stamp of the last listing had been seen for so long that a later change has another.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.at.shows_changes_since(&self.at)
     }
 
     /// The folder has been listed.
@@ -109,6 +129,17 @@ mod tests {
         assert!(later.shows_changes_since(&ListAt::new(stamp)));
         assert!(!later.shows_changes_since(&ListAt::new(Some(Stamp { modified: UNIX_EPOCH, inode: 2 }))));
         assert!(!ListAt { stamp: None, ..later }.shows_changes_since(&ListAt::new(None)));
+    }
+
+    #[test]
+    fn files_may_have_moved_until_a_stamp_was_seen_for_a_while() {
+        let mut refresh = Refresh::new(Duration::ZERO, ListAt::new(None));
+        let stamp = |inode| Some(Stamp { modified: UNIX_EPOCH, inode });
+        assert!(!refresh.may_have_moved(None));
+        assert!(refresh.may_have_moved(stamp(1)) && refresh.may_have_moved(stamp(1)), "it is coarse");
+        refresh.moved = refresh.moved.map(|(stamp, seen)| (stamp, seen.checked_sub(COARSE).unwrap()));
+        assert!(!refresh.may_have_moved(stamp(1)));
+        assert!(refresh.may_have_moved(stamp(2)));
     }
 
     #[test]

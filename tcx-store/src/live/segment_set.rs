@@ -70,6 +70,17 @@ pub(crate) struct SegmentSet {
     warned: Warned,
 }
 
+/// Segments that a process does not serve because they are damaged.
+#[derive(Debug, Default)]
+pub(crate) struct Damaged {
+    /// Those of which a block is: another process may serve their other rows.
+    pub(crate) open: Vec<Arc<Segment>>,
+    /// Those that no process can open any more. One that has opened them before serves their rows.
+    pub(crate) lost: Vec<SegmentName>,
+    /// One that another process may serve, and that this one cannot read now.
+    pub(crate) unread: Option<SegmentName>,
+}
+
 impl SegmentSet {
     pub(crate) fn new(
         storage: Arc<dyn Storage>,
@@ -196,29 +207,27 @@ impl SegmentSet {
         Ok(Segment::open(file, &self.memory_cache, name, types, digest, *instance))
     }
 
-    /// The segments that this process does not serve because a block is damaged: another one may serve their other rows. Also the name of
-    /// one that another process may serve, and that this one cannot read.
-    pub(crate) fn damaged(&self, identity: &KnownIdentity) -> (Vec<Arc<Segment>>, Option<SegmentName>) {
-        let (mut damaged, mut unread) = (Vec::new(), self.unopened());
+    /// What this process does not serve because it is damaged.
+    pub(crate) fn damaged(&self, identity: &KnownIdentity) -> Damaged {
+        let mut damaged = Damaged { unread: self.unopened(), ..Damaged::default() };
         for (&name, state) in &self.known {
             match state {
                 State::Unusable(SegmentError::Damaged(_)) => {}
                 State::Unusable(SegmentError::Unknown(_)) => {
-                    unread = Some(name);
+                    damaged.unread = Some(name);
                     continue;
                 }
                 _ => continue,
             }
             match self.open_file(name, identity) {
-                Ok(Ok(segment)) => damaged.push(Arc::new(segment)),
-                Ok(Err(SegmentError::Failed(_))) => unread = Some(name),
-                // No process can open it.
-                Ok(Err(_)) => {}
+                Ok(Ok(segment)) => damaged.open.push(Arc::new(segment)),
+                Ok(Err(SegmentError::Foreign(_))) => {}
+                Ok(Err(SegmentError::Damaged(_))) if !self.is_in_doubt(name) => damaged.lost.push(name),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(_) => unread = Some(name),
+                Ok(Err(_)) | Err(_) => damaged.unread = Some(name),
             }
         }
-        (damaged, unread)
+        damaged
     }
 
     /// Lets go of everything: the folder was removed. Returns whether there was anything.

@@ -40,11 +40,16 @@ pub(super) struct Reader {
 struct Ahead {
     /// Those that lookups have read ahead, as long as one of them needs them.
     blocks: HashMap<usize, Weak<CachedPart>>,
+    /// How many of them were needed when those were forgotten that were not.
+    needed: usize,
     /// Those that did not verify though they were read twice.
     damaged: HashSet<usize>,
     /// Those that could not be read with others, and since when.
     unread: HashMap<usize, Instant>,
 }
+
+/// So many blocks that were read ahead are kept in mind without a look at whether they are needed.
+const FEW: usize = 64;
 
 /// So long a block is not asked for by itself that could not be read with others: a lookup would wait for each of its rows.
 const UNREAD_FOR: Duration = Duration::from_secs(1);
@@ -256,10 +261,14 @@ impl Reader {
         lock(&self.ahead).damaged.contains(&number)
     }
 
-    /// Forgets which blocks were read ahead and are not needed any more, and which could not be read.
+    /// Forgets which blocks were read ahead and are not needed any more, and which could not be read. The memory cache may keep very many,
+    /// so each lookup looks at them only if there are twice the number of those that were needed last.
     pub(super) fn tidy(&self) {
         let mut ahead = lock(&self.ahead);
-        ahead.blocks.retain(|_, block| block.strong_count() > 0);
+        if ahead.blocks.len() > 2 * ahead.needed + FEW {
+            ahead.blocks.retain(|_, block| block.strong_count() > 0);
+            ahead.needed = ahead.blocks.len();
+        }
         ahead.unread.clear();
     }
 

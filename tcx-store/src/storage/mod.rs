@@ -92,6 +92,11 @@ pub trait Storage: Send + Sync + fmt::Debug {
         None
     }
 
+    /// Another value once a file has come to this machine, or has left it, where that may [change](Self::is_here).
+    fn moves(&self) -> Option<Stamp> {
+        None
+    }
+
     /// Reads parts of [far](ReadAt::is_far) files, at the same time as far as that is possible. Returns what became of each part of each
     /// file, in this order.
     fn read_parts(&self, wanted: &[Parts]) -> Vec<Vec<io::Result<Vec<u8>>>> {

@@ -43,7 +43,7 @@ impl Store {
     /// # Errors
     ///
     /// Returns an error if the keys have another type, if one change cannot contain them all (16 GiB), if the store is
-    /// read-only, or if the change cannot be written.
+    /// read-only, if the folder is gone, or if the change cannot be written.
     pub fn invalidate(&self, keys: &Keys) -> Result<()> {
         self.writer()?;
         self.core.check_key_type(keys.key_type())?;
@@ -85,8 +85,9 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// As [`invalidate`](Self::invalidate). Also returns an error if the folder cannot be listed or is gone, or if a file cannot be read
-    /// or has a newer version; the rows of all other files are invalidated even then.
+    /// As [`invalidate`](Self::invalidate). Also returns an error if the folder cannot be listed, or if a file cannot be read, may have been
+    /// misread, or has a newer version; the rows of all other files are invalidated even then. Where keys are damaged for good, all rows of
+    /// the file are invalidated: any of them may be meant, and another process may have read them before they were damaged.
     pub fn invalidate_where(&self, mut is_doomed: impl FnMut(&[u8]) -> bool) -> Result<()> {
         self.writer()?;
         self.list_all()?;
@@ -101,7 +102,8 @@ impl Store {
             self.keep_gone()?;
         }
         self.kill_keys(keys)?;
-        seen
+        let unreadable = seen?;
+        if unreadable.is_empty() { Ok(()) } else { self.core.kill_unreadable(&unreadable) }
     }
 
     /// Invalidates the rows that were computed before `time`, also those that this process cannot see: rows that another one has not
@@ -254,17 +256,36 @@ impl Core {
         self.check()?;
         let mut live = self.live();
         let killed = self.ready_to_kill(&mut live)?.and_then(|()| {
-            for _ in 0..KILLED_AT_MOST {
-                // Young rows die with the old ones that they were joined with. What they were joined from may come back by a copy.
-                let doomed = Doomed::OlderThan { limit, dead: live.joined_before(limit) };
-                if live.changes.kill_segments(&*self.storage, &doomed).map_err(|e| self.not_written(e))? {
-                    return Ok(());
-                }
-            }
-            Err(self.not_written(contended()))
+            // Young rows die with the old ones that they were joined with. What they were joined from may come back by a copy.
+            self.kill_segments(&mut live, |live| Doomed::OlderThan { limit, dead: live.joined_before(limit) })
         });
         self.install(&mut live);
         killed
+    }
+
+    /// Makes dead what is in segments whose keys are damaged for good.
+    fn kill_unreadable(&self, segments: &[SegmentName]) -> Result<()> {
+        for name in segments {
+            let path = self.storage.path().join(name.to_string());
+            tracing::warn!(path = %path.display(), "its keys are damaged, and any may be meant: all its rows are invalidated");
+        }
+        let doomed = Doomed::Segments(segments.iter().map(|name| name.random).collect());
+        let mut live = self.live();
+        let killed =
+            self.ready_to_kill(&mut live)?.and_then(|()| self.kill_segments(&mut live, |_| doomed.clone()));
+        self.install(&mut live);
+        killed
+    }
+
+    /// Makes segments dead by one change.
+    fn kill_segments(&self, live: &mut Live, doomed: impl Fn(&Live) -> Doomed) -> Result<()> {
+        for _ in 0..KILLED_AT_MOST {
+            let doomed = doomed(live);
+            if live.changes.kill_segments(&*self.storage, &doomed).map_err(|e| self.not_written(e))? {
+                return Ok(());
+            }
+        }
+        Err(self.not_written(contended()))
     }
 
     /// Makes durable what has killed rows here, for which there is nothing left to kill: it may have failed to be written.
@@ -283,12 +304,12 @@ impl Core {
 
     /// Learns of all changes before another is made. The inner error may be over in a moment; the outer one is final.
     fn ready_to_kill(&self, live: &mut Live) -> Result<Result<()>> {
-        match live.refresh().and_then(|_| live.ensure_identity()) {
+        match live.refresh().and_then(|_| live.ensure_to_kill()) {
             Err(error) if error.kind() != ErrorKind::Io && !self.may_be_misread(&error) => {
                 self.remember(&error);
                 Err(error)
             }
-            ready => Ok(ready.map(drop)),
+            ready => Ok(ready),
         }
     }
 
@@ -316,23 +337,32 @@ impl Core {
         keys
     }
 
-    /// Takes a served segment of which a key does not verify out of service; whether it may have been misread.
-    fn doubts(&self, segment: &Arc<Segment>) -> bool {
-        let damaged = DamagedFiles { segments: vec![segment.clone()], ..DamagedFiles::default() };
-        self.drop_damaged(&damaged);
+    /// Whether a damaged segment may be sound at another look.
+    fn may_be_sound(&self, segment: &Segment) -> bool {
         self.live().is_in_doubt(segment.name())
     }
 
-    /// Calls `see` with every row within `reach`. A key may come several times.
+    /// Takes a served segment of which a key does not verify out of service.
+    fn doubt(&self, segment: &Arc<Segment>) {
+        self.drop_damaged(&DamagedFiles { segments: vec![segment.clone()], ..DamagedFiles::default() });
+    }
+
+    /// Calls `see` with every row within `reach`. A key may come several times. Returns the segments within [`Reach::There`] that have keys
+    /// which are damaged for good, and are left out: a process that has read them before serves their rows.
     ///
     /// # Errors
     ///
-    /// Returns an error if a file cannot be read now, or may have been misread; the keys of all other files have been visited. Rows that
-    /// are damaged for good are left out.
-    pub(crate) fn each_key(&self, reach: Reach, mut see: impl FnMut(StoredRow<'_>)) -> Result<()> {
+    /// Returns an error if a file cannot be read now, or may have been misread; the keys of all other files have been visited.
+    pub(crate) fn each_key(
+        &self,
+        reach: Reach,
+        mut see: impl FnMut(StoredRow<'_>),
+    ) -> Result<Vec<SegmentName>> {
         let unread = |name: SegmentName| {
             let path = self.storage.path().join(name.to_string());
-            Error::io("cannot read the keys of", path, io::ErrorKind::Other.into())
+            let advice =
+                "some of its rows may be meant; if that stays so, `tcx verify --repair` makes them dead";
+            Error::io("cannot read all keys of", path, io::Error::other(advice))
         };
         // The buffer first: a row leaves it only after the snapshot holds its segment.
         let mut buffered = self.buffer.alive(&self.snapshot().tombstones.without_unread());
@@ -352,6 +382,7 @@ impl Core {
             };
             (snapshot, stored)
         };
+        let mut unreadable = stored.lost;
         let (served, mut first_unread) = (stored.served.iter().map(|segment| (segment, true)), stored.unread);
         for (segment, is_served) in served.chain(stored.others.iter().map(|segment| (segment, false))) {
             let failures = segment.failures();
@@ -372,10 +403,16 @@ impl Core {
             };
             keys.filter(|(key, view)| !is_dead(key, *view))
                 .for_each(|(key, view)| see(StoredRow { key: &key, view }));
+            if is_damaged && is_served && reach == Reach::There {
+                // What it stands for was not visited, and is served from now on.
+                self.doubt(segment);
+            }
             if segment.failures() > failures
-                || is_damaged && is_served && reach == Reach::There && self.doubts(segment)
+                || is_damaged && reach == Reach::There && (is_served || self.may_be_sound(segment))
             {
                 first_unread = first_unread.or(Some(segment.name()));
+            } else if is_damaged && reach == Reach::There {
+                unreadable.push(segment.name());
             }
         }
         for (batch, rows) in &buffered {
@@ -384,6 +421,6 @@ impl Core {
                 see(StoredRow { key, view });
             }
         }
-        first_unread.map_or(Ok(()), |name| Err(unread(name)))
+        first_unread.map_or(Ok(unreadable), |name| Err(unread(name)))
     }
 }

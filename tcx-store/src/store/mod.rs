@@ -286,11 +286,14 @@ impl Store {
     /// and what it was joined into, if one went behind its back and the other came. Files that look damaged and may have been misread are
     /// looked at again.
     pub(crate) fn refresh_and_look_again(&self) -> Result<()> {
+        let core = self.reader()?;
         for look in 0..=LOOKS_AT_MOST {
-            let before = self.core.storage.stamp().unwrap_or_default();
+            let before = core.storage.stamp().unwrap_or_default();
             self.refresh()?;
-            let is_same = self.core.storage.stamp().unwrap_or_default() == before;
-            match self.core.another_look_in() {
+            // What had changed in the moment of such a coarse stamp has changed before the second listing.
+            let is_sure = look > 0 || core.is_stamp_settled();
+            let is_same = is_sure && core.storage.stamp().unwrap_or_default() == before;
+            match core.another_look_in() {
                 Some(left) if look < LOOKS_AT_MOST => thread::sleep(left),
                 None if !is_same => {}
                 _ => break,

@@ -128,9 +128,12 @@ impl S3 for Service {
     }
 
     async fn get_object(&self, request: S3Request<GetObjectInput>) -> S3Result<S3Response<GetObjectOutput>> {
-        let GetObjectInput { bucket, key, range, .. } = request.input;
+        let GetObjectInput { bucket, key, range, if_match, .. } = request.input;
         self.answer(Operation::Get, (&bucket, &key), async |fault| {
             let object = self.0.get(&key).ok_or_else(|| s3_error!(NoSuchKey))?;
+            if if_match.is_some_and(|wanted| wanted.as_etag() != Some(&tag(object.tag))) {
+                return Err(s3_error!(PreconditionFailed));
+            }
             let total = object.bytes.len() as u64;
             let (part, content_range) = match range {
                 None => (0..total, None),

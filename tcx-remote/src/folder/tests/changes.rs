@@ -8,6 +8,7 @@ use tcx_test_s3::{Fault, Operation, Server};
 
 use super::{deny_segments, folder, has, invalidate, key, segment};
 use crate::copy::files::{change, merged};
+use crate::folder::RemoteFolder;
 
 #[test]
 fn a_change_that_other_processes_may_go_by_is_not_taken_back() {
@@ -36,7 +37,7 @@ fn a_change_is_created_again_if_the_one_before_it_came_while_it_was_taken_back()
     let (_tier, folder) = folder(&server, &[0, 1]);
     let before = server.object(&key(&change(1))).unwrap();
     server.remove(&key(&change(1)));
-    server.fail_next(Operation::Delete, &change(2), Fault::Late(Duration::from_secs(1)));
+    server.fail_next(Operation::Delete, &change(2), Fault::Late(Duration::from_millis(200)));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while server.planned() > 0 {
@@ -50,13 +51,84 @@ fn a_change_is_created_again_if_the_one_before_it_came_while_it_was_taken_back()
 }
 
 #[test]
+fn a_change_is_not_created_again_while_a_slow_removal_of_it_may_come_a_second_time() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (_tier, folder) = folder(&server, &[0, 1]);
+    let before = server.object(&key(&change(1))).unwrap();
+    server.remove(&key(&change(1)));
+    // A first try of it may have been given up.
+    server.fail_next(Operation::Delete, &change(2), Fault::Late(Duration::from_millis(1500)));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while server.planned() > 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            server.put(&key(&change(1)), &before);
+        });
+        folder.create_if_absent(&change(2), b"a tombstone").unwrap_err();
+    });
+    assert!(!has(&server, &change(2)));
+    // Nor is anything created that counts on it.
+    folder.sync().unwrap_err();
+    folder.create_if_absent(&change(2), b"another one").unwrap_err();
+    assert!(!has(&server, &change(2)));
+}
+
+#[test]
+fn a_change_whose_removal_may_come_is_looked_at_on_where_another_has_the_number_before_it() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (_tier, folder) = folder(&server, &[0, 1]);
+    let mut other = server.object(&key(&change(1))).unwrap();
+    server.remove(&key(&change(1)));
+    (0..10).for_each(|_| server.fail_next(Operation::Delete, &change(2), Fault::Denied));
+    folder.create_if_absent(&change(2), b"a tombstone").unwrap_err();
+    server.forget_planned();
+    // Its nonce.
+    other[30] ^= 1;
+    server.put(&key(&change(1)), &other);
+    folder.try_now();
+    for _ in 0..2 {
+        let refused = folder.sync().unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ResourceBusy, "{refused}");
+    }
+}
+
+#[test]
+fn a_change_that_is_replaced_between_a_look_and_its_arrival_is_not_taken_for_the_one_before() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (_tier, folder) = folder(&server, &[0]);
+    let before = server.object(&key(&change(1))).unwrap();
+    server.remove(&key(&change(1)));
+    invalidate(&server, 1);
+    let after = server.object(&key(&change(1))).unwrap();
+    assert_eq!(before.len(), after.len());
+    server.put(&key(&change(1)), &before);
+    server.fail_next(Operation::Get, &change(1), Fault::Late(Duration::from_millis(200)));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while server.planned() > 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            server.put(&key(&change(1)), &after);
+        });
+        assert_eq!(&folder.map(&change(1)).unwrap()[..], after);
+    });
+    let (_tier, fresh) = super::folder(&server, &[0]);
+    let stamp = |folder: &RemoteFolder| folder.info(&change(1)).unwrap().stamp.inode;
+    assert_eq!(stamp(&folder), stamp(&fresh), "it is known as what it is");
+}
+
+#[test]
 fn a_change_whose_number_another_process_gets_while_it_is_taken_back_was_not_created() {
     let server = Server::start();
     invalidate(&server, 1);
     let (_tier, folder) = folder(&server, &[0, 1]);
     let before = server.object(&key(&change(1))).unwrap();
     server.remove(&key(&change(1)));
-    server.fail_next(Operation::Delete, &change(2), Fault::Late(Duration::from_secs(1)));
+    server.fail_next(Operation::Delete, &change(2), Fault::Late(Duration::from_millis(200)));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while server.planned() > 0 || has(&server, &change(2)) {
@@ -210,7 +282,7 @@ fn a_change_that_could_not_be_created_again_is_created_again_later() {
     let (_tier, folder) = folder(&server, &[0, 1]);
     let before = server.object(&key(&change(1))).unwrap();
     server.remove(&key(&change(1)));
-    server.fail_next(Operation::Delete, &change(2), Fault::Late(Duration::from_secs(1)));
+    server.fail_next(Operation::Delete, &change(2), Fault::Late(Duration::from_millis(200)));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while server.planned() > 0 {

@@ -12,21 +12,22 @@ use tcx_test_s3::{Fault, Operation, Server};
 use tempfile::TempDir;
 
 use super::RemoteFolder;
+use super::sending::SENDERS;
 use crate::bucket::Bucket;
 use crate::cache::RemoteCache;
 use crate::copy::files::change;
-use crate::near::Near;
 use crate::near::budget::Budget;
+use crate::near::{Near, Spooled};
 use crate::options::ClientOptions;
 use crate::url::{Location, StoreUrl};
 
 const MODULE: &str = "m_v1";
 
-fn segment(number: u8) -> String {
+pub(super) fn segment(number: u8) -> String {
     format!("seg-{number:032x}-{number:016x}.arrow")
 }
 
-fn key(name: &str) -> String {
+pub(super) fn key(name: &str) -> String {
     format!("p/{MODULE}/{name}")
 }
 
@@ -38,7 +39,7 @@ fn place(server: &Server) -> (StoreUrl, ClientOptions) {
 }
 
 /// The folder as a machine has it that has read these changes.
-fn folder(server: &Server, changes: &[u64]) -> (TempDir, RemoteFolder) {
+pub(super) fn folder(server: &Server, changes: &[u64]) -> (TempDir, RemoteFolder) {
     let tier = tempfile::tempdir().unwrap();
     let (url, options) = place(server);
     let (near, budget) = (Near::new(tier.path(), "store", MODULE), Budget::new(tier.path(), None));
@@ -61,13 +62,26 @@ fn machine(server: &Server) -> (TempDir, Arc<Store>) {
 }
 
 /// Another machine invalidates rows, by `changes` changes.
-fn invalidate(server: &Server, changes: i64) {
+pub(super) fn invalidate(server: &Server, changes: i64) {
     let (_tier, store) = machine(server);
     (0..changes).for_each(|id| store.invalidate(&Keys::ints([id], 0)).unwrap());
 }
 
-fn has(server: &Server, name: &str) -> bool {
+pub(super) fn has(server: &Server, name: &str) -> bool {
     server.object(&key(name)).is_some()
+}
+
+/// From now on no thread of this folder sends by itself what comes to wait.
+pub(super) fn stop_senders(folder: &RemoteFolder) {
+    folder.0.state(|state| state.departures.senders = SENDERS).unwrap();
+}
+
+/// A segment of this folder that waits.
+pub(super) fn wait_to_send(folder: &RemoteFolder, name: &str) -> Spooled {
+    let mut draft = folder.draft().unwrap();
+    draft.write_all(b"rows").unwrap();
+    draft.publish(name, true).unwrap();
+    folder.0.near.spooled().unwrap().pop().unwrap()
 }
 
 fn deny_segments(server: &Server) {

@@ -9,13 +9,13 @@ use tcx_store::{Column, Keys};
 use tcx_test_s3::{Fault, Operation, Server};
 use tempfile::TempDir;
 
-use super::{MODULE, deny_segments, folder, has, invalidate, key, machine, place, segment};
+use super::{MODULE, folder, has, invalidate, key, machine, place, segment, stop_senders, wait_to_send};
 use crate::bucket::Bucket;
 use crate::copy::files::change;
 use crate::folder::RemoteFolder;
+use crate::near::Near;
 use crate::near::budget::Budget;
 use crate::near::lock::lock;
-use crate::near::{Near, Spooled};
 
 #[test]
 fn a_segment_is_not_removed_while_another_process_sends_it_and_that_is_an_error() {
@@ -36,25 +36,15 @@ fn a_segment_that_is_removed_while_it_waits_to_be_sent_has_not_vanished() {
     let server = Server::start();
     invalidate(&server, 1);
     let (_tier, folder) = folder(&server, &[0, 1]);
-    deny_segments(&server);
+    stop_senders(&folder);
     let mut draft = folder.draft().unwrap();
     draft.write_all(b"rows").unwrap();
     draft.publish(&segment(1), true).unwrap();
     assert!(folder.is_there(&segment(1)).unwrap(), "it waits");
     folder.remove(&segment(1)).unwrap();
     assert!(!folder.is_there(&segment(1)).unwrap());
-    server.forget_planned();
     folder.settle().unwrap();
     assert!(!has(&server, &segment(1)));
-}
-
-/// A segment of this folder that waits, and is not sent before the server forgets what is planned.
-fn wait_to_send(server: &Server, folder: &RemoteFolder, name: &str) -> Spooled {
-    deny_segments(server);
-    let mut draft = folder.draft().unwrap();
-    draft.write_all(b"rows").unwrap();
-    draft.publish(name, true).unwrap();
-    folder.0.near.spooled().unwrap().pop().unwrap()
 }
 
 #[test]
@@ -62,22 +52,15 @@ fn a_segment_is_not_sent_while_another_process_has_its_lock_and_that_is_an_error
     let server = Server::start();
     invalidate(&server, 1);
     let (_tier, folder) = folder(&server, &[0, 1]);
+    stop_senders(&folder);
     let holder = lock(&folder.0.near.lock(&segment(1))).unwrap();
-    let waiting = wait_to_send(&server, &folder, &segment(1));
-    server.forget_planned();
+    let waiting = wait_to_send(&folder, &segment(1));
     let busy = folder.0.send_within(&waiting, Duration::from_millis(50)).unwrap_err();
     assert_eq!((busy.kind(), has(&server, &segment(1))), (ErrorKind::ResourceBusy, false), "{busy}");
     assert!(waiting.path.exists(), "it waits");
     drop(holder);
     folder.settle().unwrap();
     assert!(has(&server, &segment(1)));
-}
-
-/// The thread that sends was denied access, and tries again after a second.
-fn wait_for_first_try(server: &Server) {
-    while server.planned() == 100 {
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 /// The folder as another process of this machine has it.
@@ -88,6 +71,7 @@ fn beside(server: &Server, tier: &TempDir) -> RemoteFolder {
     for number in [0, 1] {
         folder.map(&change(number)).unwrap();
     }
+    stop_senders(&folder);
     folder
 }
 
@@ -96,10 +80,9 @@ fn a_segment_that_another_process_of_the_machine_removes_while_it_waits_is_not_l
     let server = Server::start();
     invalidate(&server, 1);
     let (tier, folder) = folder(&server, &[0, 1]);
-    wait_to_send(&server, &folder, &segment(1));
-    wait_for_first_try(&server);
+    stop_senders(&folder);
+    wait_to_send(&folder, &segment(1));
     beside(&server, &tier).remove(&segment(1)).unwrap();
-    server.forget_planned();
     folder.settle().unwrap();
     assert!(!has(&server, &segment(1)));
 }
@@ -109,6 +92,7 @@ fn a_segment_that_another_process_has_sent_and_a_machine_has_removed_since_is_no
     let server = Server::start();
     invalidate(&server, 1);
     let (tier, folder) = folder(&server, &[0, 1]);
+    stop_senders(&folder);
     let (_other, store) = machine(&server);
     let mut rows = store.lookup(Keys::ints([7], 0)).unwrap();
     store.insert(&mut rows, &[0], vec![Column::dense(&7_i64.to_le_bytes())]).unwrap();
@@ -116,14 +100,11 @@ fn a_segment_that_another_process_has_sent_and_a_machine_has_removed_since_is_no
     let sent = server.keys().into_iter().find(|key| key.contains("/seg-")).unwrap();
     let (name, bytes) = (sent.rsplit('/').next().unwrap(), server.object(&sent).unwrap());
     server.remove(&sent);
-    deny_segments(&server);
     let mut draft = folder.draft().unwrap();
     draft.write_all(&bytes).unwrap();
     draft.publish(name, true).unwrap();
     // It keeps no copy.
     let other = beside(&server, &tier);
-    wait_for_first_try(&server);
-    server.forget_planned();
     other.0.send_one(&folder.0.near.spooled().unwrap()[0]).unwrap();
     assert!(has(&server, name));
     server.remove(&sent);
@@ -135,7 +116,7 @@ fn a_segment_belongs_to_the_history_that_was_known_when_it_was_begun() {
     let server = Server::start();
     invalidate(&server, 1);
     let (_tier, folder) = folder(&server, &[0, 1]);
-    deny_segments(&server);
+    stop_senders(&folder);
     let before = folder.0.origin().unwrap();
     let mut draft = folder.draft().unwrap();
     draft.write_all(b"rows of the module that is removed").unwrap();
@@ -150,7 +131,6 @@ fn a_segment_belongs_to_the_history_that_was_known_when_it_was_begun() {
     draft.publish(&segment(1), true).unwrap();
     let waiting = folder.0.near.spooled().unwrap();
     assert_eq!(waiting.iter().map(|own| &own.origin).collect::<Vec<_>>(), [&before]);
-    server.forget_planned();
     folder.settle().unwrap_err();
     assert!(!has(&server, &segment(1)));
     fs::remove_file(&waiting[0].path).unwrap();
@@ -161,14 +141,13 @@ fn a_segment_whose_sending_was_in_doubt_is_taken_back_from_a_module_that_took_th
     let server = Server::start();
     invalidate(&server, 1);
     let (_tier, folder) = folder(&server, &[0, 1]);
-    wait_to_send(&server, &folder, &segment(1));
-    wait_for_first_try(&server);
+    stop_senders(&folder);
+    wait_to_send(&folder, &segment(1));
     // It came to the store, and the reply was lost.
     server.put(&key(&segment(1)), b"rows");
     // An older copy takes the place of the module, and another machine changes that.
     server.remove(&key(&change(1)));
     invalidate(&server, 1);
-    server.forget_planned();
     folder.0.wrote().unwrap();
     let refused = folder.settle().unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidData, "{refused}");
@@ -184,16 +163,16 @@ fn folders_of_histories_in_which_nothing_waits_any_more_are_removed() {
     let server = Server::start();
     invalidate(&server, 1);
     let (_tier, folder) = folder(&server, &[0, 1]);
+    stop_senders(&folder);
     let near = &folder.0.near;
-    let waiting = wait_to_send(&server, &folder, &segment(1));
+    let waiting = wait_to_send(&folder, &segment(1));
     near.clean(Duration::ZERO, |_| true);
     assert!(waiting.path.exists());
-    server.forget_planned();
     folder.settle().unwrap();
     near.clean(Duration::ZERO, |_| true);
     assert!(!waiting.path.parent().unwrap().exists());
     // The next one makes it again.
-    assert!(wait_to_send(&server, &folder, &segment(2)).path.exists());
+    assert!(wait_to_send(&folder, &segment(2)).path.exists());
 }
 
 #[test]
@@ -201,12 +180,11 @@ fn a_segment_is_not_sent_while_a_removal_of_it_may_still_come() {
     let server = Server::start();
     invalidate(&server, 1);
     let (_tier, folder) = folder(&server, &[0, 1]);
-    let waiting = wait_to_send(&server, &folder, &segment(1));
-    wait_for_first_try(&server);
+    stop_senders(&folder);
+    let waiting = wait_to_send(&folder, &segment(1));
     let before = server.object(&key(&change(1))).unwrap();
     server.remove(&key(&change(1)));
     invalidate(&server, 1);
-    server.forget_planned();
     // It takes so long that a first try may have been given up.
     server.fail_next(Operation::Delete, &segment(1), Fault::Late(Duration::from_millis(1500)));
     folder.0.wrote().unwrap();
@@ -219,12 +197,61 @@ fn a_segment_is_not_sent_while_a_removal_of_it_may_still_come() {
 }
 
 #[test]
+fn a_segment_is_not_sent_by_another_process_either_while_a_removal_of_it_may_still_come() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (tier, folder) = folder(&server, &[0, 1]);
+    stop_senders(&folder);
+    let waiting = wait_to_send(&folder, &segment(1));
+    let other = beside(&server, &tier);
+    let before = server.object(&key(&change(1))).unwrap();
+    server.remove(&key(&change(1)));
+    invalidate(&server, 1);
+    server.fail_next(Operation::Delete, &segment(1), Fault::Late(Duration::from_millis(1500)));
+    folder.0.wrote().unwrap();
+    folder.settle().unwrap_err();
+    server.put(&key(&change(1)), &before);
+    let own = other.0.state(|state| state.own.insert(segment(1))).unwrap();
+    let refused = other.0.send_one(&waiting).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::WouldBlock, "{own} {refused}");
+    assert!(waiting.path.exists() && !has(&server, &segment(1)));
+}
+
+#[test]
+fn what_a_process_leaves_that_was_sending_at_the_start_of_another_one_is_sent_by_that() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (tier, folder) = folder(&server, &[0, 1]);
+    stop_senders(&folder);
+    let (_other, store) = machine(&server);
+    let mut rows = store.lookup(Keys::ints([7], 0)).unwrap();
+    store.insert(&mut rows, &[0], vec![Column::dense(&7_i64.to_le_bytes())]).unwrap();
+    store.flush().unwrap();
+    let sent = server.keys().into_iter().find(|key| key.contains("/seg-")).unwrap();
+    let (name, bytes) = (sent.rsplit('/').next().unwrap(), server.object(&sent).unwrap());
+    server.remove(&sent);
+    let mut draft = folder.draft().unwrap();
+    draft.write_all(&bytes).unwrap();
+    draft.publish(name, true).unwrap();
+    let sends = lock(&folder.0.near.lock(name)).unwrap();
+    let other = beside(&server, &tier);
+    other.resume();
+    // It is killed, after the other one has tried once.
+    std::thread::sleep(Duration::from_secs(2));
+    drop(sends);
+    while !has(&server, name) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
 fn segments_of_other_processes_keep_none_waiting_and_refused_ones_cost_no_request() {
     let server = Server::start();
     invalidate(&server, 1);
     let (tier, folder) = folder(&server, &[0, 1]);
+    stop_senders(&folder);
     let other = beside(&server, &tier);
-    wait_to_send(&server, &other, &segment(1));
+    wait_to_send(&other, &segment(1));
     let holder = lock(&folder.0.near.lock(&segment(1))).unwrap();
     let start = std::time::Instant::now();
     folder.settle().unwrap();
@@ -245,6 +272,7 @@ fn nothing_is_removed_from_a_module_that_comes_while_the_lock_is_waited_for() {
     let server = Server::start();
     invalidate(&server, 1);
     let (_tier, folder) = folder(&server, &[0, 1]);
+    stop_senders(&folder);
     server.put(&key(&segment(1)), b"rows");
     folder.make().unwrap();
     let held = folder.hold().unwrap();

@@ -8,6 +8,7 @@ use super::Live;
 use crate::changes::Compared;
 use crate::changes::instance::refuse_other;
 use crate::error::{Error, Result};
+use crate::live::segment_set::Damaged;
 use crate::segment::Segment;
 use crate::storage::name::SegmentName;
 use crate::sys::bytes::Random;
@@ -20,6 +21,8 @@ pub(crate) struct Stored {
     /// Those that wait for a change, and those of which another process may serve other rows: this one has found them damaged, or they were
     /// cut short.
     pub(crate) others: Vec<Arc<Segment>>,
+    /// Those that no process can open any more. One that has opened them before they were damaged serves their rows.
+    pub(crate) lost: Vec<SegmentName>,
     /// One that cannot be read now, or is of another version.
     pub(crate) unread: Option<SegmentName>,
 }
@@ -40,12 +43,13 @@ impl Live {
         served.sort_unstable_by_key(|segment| segment.name());
         let mut others = self.waiting();
         // No segment is known before the identity is.
-        let (damaged, unread) =
-            self.identity.as_ref().map(|identity| self.segments.damaged(identity)).unwrap_or_default();
-        others.extend(damaged);
+        let damaged = self.identity.as_ref().map(|identity| self.segments.damaged(identity));
+        let Damaged { open, mut lost, unread } = damaged.unwrap_or_default();
+        others.extend(open);
         others.extend(self.segments.cut(&self.changes));
         others.retain(|segment| !self.is_killed(segment));
-        Stored { served, others, unread }
+        lost.retain(|name| !self.changes.tombstones().name_segment(name.random));
+        Stored { served, others, lost, unread }
     }
 
     /// Whether all rows of a segment are dead, whatever their keys: the oldest was too old when rows were invalidated by their age, or it

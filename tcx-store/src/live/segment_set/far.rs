@@ -53,7 +53,7 @@ impl SegmentSet {
     }
 
     /// Opens the segments again that are read in another way now. One that cannot be opened stays as it is.
-    pub(super) fn reopen_moved(&mut self, identity: &KnownIdentity) -> bool {
+    pub(crate) fn reopen_moved(&mut self, identity: &KnownIdentity) -> bool {
         let has_moved = |segment: &Arc<Segment>| {
             self.storage
                 .is_here(&segment.name().to_string())

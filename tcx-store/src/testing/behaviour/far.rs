@@ -3,9 +3,9 @@
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::storage::{Draft, FileInfo, Held, LocalStorage, Parts, ReadAt, Sealed, Stamp, Storage, System};
 use crate::sys::mmap::Mapped;
@@ -22,6 +22,8 @@ type Rule = Box<dyn Fn(&mut [u8]) -> io::Result<()> + Send + Sync>;
 struct Wire {
     /// Whether the files have come to this machine.
     is_here: AtomicBool,
+    /// How often they have come or gone, if the folder is not listed for that.
+    moves: AtomicU64,
     /// Reads of one place, and of several at the same time.
     reads: AtomicUsize,
     rounds: AtomicUsize,
@@ -96,7 +98,12 @@ impl Storage for FarStorage {
     }
 
     fn stamp(&self) -> io::Result<Option<Stamp>> {
-        self.files.stamp()
+        let is_dear = self.list_every().is_some();
+        if is_dear {
+            Ok(Some(Stamp { modified: SystemTime::UNIX_EPOCH, inode: 0 }))
+        } else {
+            self.files.stamp()
+        }
     }
 
     fn map(&self, name: &str) -> io::Result<Mapped> {
@@ -112,6 +119,15 @@ impl Storage for FarStorage {
 
     fn is_here(&self, name: &str) -> Option<bool> {
         name.starts_with("seg-").then(|| self.wire.is_here.load(SeqCst))
+    }
+
+    fn moves(&self) -> Option<Stamp> {
+        let inode = self.wire.moves.load(SeqCst);
+        (inode > 0).then_some(Stamp { modified: SystemTime::UNIX_EPOCH, inode })
+    }
+
+    fn list_every(&self) -> Option<Duration> {
+        (self.wire.moves.load(SeqCst) > 0).then_some(Duration::from_hours(1))
     }
 
     fn read_parts(&self, wanted: &[Parts]) -> Vec<Vec<io::Result<Vec<u8>>>> {
@@ -272,6 +288,22 @@ fn a_file_that_comes_to_this_machine_is_mapped_and_one_that_leaves_it_is_far_aga
     wire.is_here.store(false, SeqCst);
     wire.ruled(|_| Err(ErrorKind::TimedOut.into()));
     assert_eq!(check(&store, &ids), 0);
+}
+
+#[test]
+fn a_file_that_comes_to_this_machine_is_mapped_without_a_listing() {
+    let dir = tempfile::tempdir().unwrap();
+    add(&open_with(dir.path(), &options(Compression::None)), 0..500);
+    // No thread of it lists the folder.
+    let own = Options { memory_cache_bytes: 0, read_only: true, ..options(Compression::None) };
+    let (store, wire) = open_far(dir.path(), &own);
+    wire.moves.store(1, SeqCst);
+    let missing = |ids: std::ops::Range<i64>| store.lookup(Keys::ints(ids, 0)).unwrap().missing();
+    assert_eq!(missing(3..4), 0);
+    assert!(wire.asked().1 > 0, "it is far");
+    wire.moves.store(2, SeqCst);
+    wire.is_here.store(true, SeqCst);
+    assert_eq!((missing(0..500), wire.asked()), (0, (0, 0)));
 }
 
 #[test]

@@ -54,6 +54,26 @@ fn rows_that_are_not_seen_are_not_invalidated_without_an_error() {
 }
 
 #[test]
+fn a_folder_that_is_gone_is_not_made_again_for_an_invalidation_that_would_not_reach_its_rows() {
+    type Invalidate = fn(&Store) -> Result<()>;
+    let ways: [Invalidate; 3] = [
+        |store| store.invalidate(&keys(&["x"])),
+        |store| store.invalidate_prefix(b"x"),
+        Store::invalidate_all,
+    ];
+    for (changes, invalidate) in (0..2).flat_map(|changes| ways.map(|way| (changes, way))) {
+        let dir = tempfile::tempdir().unwrap();
+        let own = knowing(dir.path(), changes);
+        let refused = while_gone(dir.path(), || invalidate(&own).unwrap_err());
+        assert!(format!("{refused:#}").contains("its rows may come back"), "{refused:#}");
+        assert_eq!(values(&own, &["x"]), [-1], "it has its effect here");
+        // And is written as soon as it can be.
+        invalidate(&own).unwrap();
+        assert_eq!(values(&process(dir.path()), &["x"]), [-1]);
+    }
+}
+
+#[test]
 fn no_value_is_put_over_one_that_is_not_seen() {
     for changes in 0..2 {
         let dir = tempfile::tempdir().unwrap();

@@ -88,6 +88,39 @@ fn a_segment_that_no_process_can_open_keeps_nothing_from_being_invalidated() {
     }
 }
 
+/// The first keys, or what is needed to open the segment.
+#[test]
+fn rows_that_another_process_has_opened_before_their_keys_were_damaged_are_invalidated() {
+    for is_end in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let ids: Vec<String> = (0..20_000).map(|id| format!("id {id}")).collect();
+        let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+        let other = process(dir.path());
+        compute(&other, &ids, 1);
+        seal_all(&other);
+        assert_eq!(values(&other, &["id 0"]), [1]);
+        if is_end {
+            damage(dir.path(), 20);
+        } else {
+            let path = dir.path().join("m_v1").join(&names(dir.path(), "seg-")[0]);
+            let mut bytes = read(&path).unwrap();
+            let at = bytes.windows(8).position(|own| own == b"id 0id 1").unwrap();
+            bytes[at] ^= 1;
+            remove_file(&path).unwrap();
+            write(&path, bytes).unwrap();
+        }
+        make_older(dir.path(), "seg-");
+        let own = process(dir.path());
+        // Finds the damage, and asks for another call at first.
+        while own.invalidate_where(|key| key == b"id 0").is_err() {}
+        other.refresh().unwrap();
+        assert_eq!(values(&other, &["id 0"]), [-1], "is_end {is_end}");
+        let changes = names(dir.path(), "change-").len();
+        own.invalidate_where(|key| key == b"id 0").unwrap();
+        assert_eq!(names(dir.path(), "change-").len(), changes, "it is dead already");
+    }
+}
+
 /// A block of an old segment is damaged, and a row of it was replaced an hour ago.
 #[test]
 fn what_is_younger_is_not_invalidated_because_of_a_dead_row_in_a_segment_that_is_out_of_service() {

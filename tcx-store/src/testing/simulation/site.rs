@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use super::doubt::Doubt;
 use super::memory::MemoryStorage;
@@ -56,7 +57,7 @@ impl Site {
             Self::Folder { storage, .. } => storage.clone(),
             Self::Machine { fleet, number, objects, doubt } => {
                 let storage = fleet.machines.open(*number, objects.opened());
-                Arc::new(Watched { storage, doubt: doubt.clone() })
+                Arc::new(Watched { storage, doubt: doubt.clone(), looks: AtomicU64::new(0) })
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::doubt::Doubt;
@@ -14,6 +15,8 @@ use crate::sys::mmap::Mapped;
 pub(super) struct Watched {
     pub(super) storage: Arc<dyn Storage>,
     pub(super) doubt: Arc<Doubt>,
+    /// At what has moved.
+    pub(super) looks: AtomicU64,
 }
 
 impl Watched {
@@ -81,6 +84,12 @@ impl Storage for Watched {
 
     fn is_here(&self, name: &str) -> Option<bool> {
         self.storage.is_here(name)
+    }
+
+    /// Another value each time: times of a file system are not those of the simulation.
+    fn moves(&self) -> Option<Stamp> {
+        let moves = self.storage.moves()?;
+        Some(Stamp { inode: self.looks.fetch_add(1, Ordering::Relaxed), ..moves })
     }
 
     fn read_parts(&self, wanted: &[Parts]) -> Vec<Vec<io::Result<Vec<u8>>>> {
