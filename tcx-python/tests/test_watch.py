@@ -219,3 +219,39 @@ def test_values_that_change_before_a_move_are_noticed(directory, linear):
     cached._apply(torch.clone)
     with pytest.raises(tcx.ModuleViolationError, match="weight `weight`: changed"):
         cached.flush()
+
+
+def test_a_sample_that_fails_after_a_move_reads_no_memory_that_was_freed(monkeypatch):
+    array = numpy.ones((4, 4), numpy.float32)
+    linear = frozen(torch.nn.Linear(4, 4, bias=False))
+    linear.weight.data = torch.from_numpy(array)
+    cached = tcx.cached(linear, None, id="m_v1")
+    cached(torch.ones(2, 4), ids=["a", "b"])
+    memory, address = weakref.ref(array), array.ctypes.data
+    del array
+    linear.weight.data = linear.weight.data.clone()
+    with monkeypatch.context() as failing:
+        # As if a GPU had no memory left.
+        failing.setattr(watch.sample, "Sample", lambda weights: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            cached(torch.ones(2, 4), ids=["c", "d"])
+    gc.collect()
+    read, sample = [], watch._native.sample
+    monkeypatch.setattr(watch._native, "sample", lambda places, lines: read.extend(own for own, _ in places) or sample(places, lines))
+    cached._computing.watch._sampled.is_other()
+    assert memory() is not None or address not in read
+    cached(torch.ones(2, 4), ids=["c", "d"])
+    linear.weight.data.numpy().fill(3)
+    with pytest.raises(tcx.ModuleViolationError, match="weight `weight`: changed in place"):
+        cached(torch.ones(2, 4), ids=["e", "f"])
+
+
+def test_a_write_to_weights_in_channels_last_is_noticed_by_the_next_batch():
+    network = frozen(torch.nn.Conv2d(8, 8, 3)).to(memory_format=torch.channels_last)
+    cached, images = tcx.cached(network, None, id="m_v1"), torch.randn(2, 8, 5, 5)
+    cached(images, ids=["a", "b"])
+    before = network.weight.clone()
+    network.weight.data.fill_(3)
+    with pytest.raises(tcx.ModuleViolationError, match="weight `weight`: changed in place"):
+        cached(images, ids=["c", "d"])
+    network.weight.data.copy_(before)

@@ -48,15 +48,19 @@ class Sample:
             return [torch.cat(own).cpu() for own in self._groups]
 
 
+def in_order(tensor: Any) -> Any:
+    """A view with the dimensions in the order of memory, such as those of `channels_last`; ``None`` of a tensor with gaps in its memory."""
+    ordered = tensor.permute(sorted(range(tensor.dim()), key=tensor.stride, reverse=True))
+    return ordered if ordered.is_contiguous() else None
+
+
 def _spread(tensor: Any, count: int) -> Any:
     """About this many elements as integers, at equal distances in memory, as a view; ``None`` of a weight with gaps in its memory, or whose
     values are not its bits."""
     import torch
 
-    # In the order of memory, whatever the order of dimensions.
-    order = sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
-    ordered = tensor.permute(order)
-    if tensor.numel() == 0 or tensor.is_conj() or tensor.is_neg() or not ordered.is_contiguous():
+    ordered = in_order(tensor)
+    if ordered is None or tensor.numel() == 0 or tensor.is_conj() or tensor.is_neg():
         return None
     integers = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
     elements = ordered.view(-1).view(integers.get(tensor.element_size(), torch.int64))

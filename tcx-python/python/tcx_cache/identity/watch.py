@@ -115,6 +115,25 @@ class _Untouched:
         )
 
 
+class _Sampled:
+    """Some bytes of the weights, as they are when it is made: cache lines of those on the CPU, and elements of those on a GPU."""
+
+    def __init__(self, weights: list[_Weight]) -> None:
+        self._lines = max(_LINES // max(len(weights), 1), 2)
+        # The tensors and not their addresses: they keep the memory that is read later.
+        self._here = [own.alias for own in weights if own.alias.device.type == "cpu" and sample.in_order(own.alias) is not None]
+        self._sizes = [own.nbytes for own in self._here]
+        self._on_gpu = sample.Sample([own.alias for own in weights if sample.is_on_gpu(own.alias)])
+        self._found = self._read()
+
+    def is_other(self) -> bool:
+        """Whether some of these bytes are others now."""
+        return self._read() != self._found or self._on_gpu.is_other()
+
+    def _read(self) -> bytes:
+        return _native.sample([*zip(map(_ADDRESS, self._here), self._sizes)], self._lines)
+
+
 @dataclass(frozen=True)
 class _Walk:
     """What a walk without a finding has read."""
@@ -194,16 +213,8 @@ class Watch:
         #: The attributes that appeared while `forward` ran.
         self._of_forward: set[str] = set()
         self._walked: _Walk | None = None
-        self._take_sample()
+        self._sampled = _Sampled(self._weights)
         self.known = Known.of(module, scan)
-
-    def _take_sample(self) -> None:
-        lines = max(_LINES // max(len(self._weights), 1), 2)
-        on_gpu = [own.alias for own in self._weights if sample.is_on_gpu(own.alias)]
-        here = [own.alias for own in self._weights if own.alias.device.type == "cpu" and own.alias.is_contiguous()]
-        self._on_gpu = sample.Sample(on_gpu)
-        self._sampled = [(own.data_ptr(), own.nbytes) for own in here if not sample.is_on_gpu(own)], lines
-        self._sample = _native.sample(*self._sampled)
 
     def check(self, has_run: bool = False) -> bool:
         """Looks at the weights, at small cost; with `has_run`, after `forward` has run. Returns whether anything in the module was replaced
@@ -216,7 +227,7 @@ class Watch:
         if walked is not None:
             with self._lock:
                 self._check_known()
-                if walked.untouched.holds() and not (has_run and self._is_sampled_otherwise()):
+                if walked.untouched.holds() and not (has_run and self._sampled.is_other()):
                     return False
         scan = Scan(self._module) if walked is None else None
         if scan is not None:
@@ -227,7 +238,7 @@ class Watch:
             touched = [number for number, own in enumerate(self._weights) if own.is_touched(found[own.name])]
             if touched:
                 self._look_closely(touched, found)
-            elif has_run and self._is_sampled_otherwise():
+            elif has_run and self._sampled.is_other():
                 # After `forward` only: what was written before it is still there.
                 self._fail(self._first_written(), "changed in place after it was frozen, so that rows computed before and after would differ")
             if scan is not None or touched:
@@ -237,10 +248,6 @@ class Watch:
                 tensors = [own for own in found.values() if hasattr(own, "requires_grad")]
                 self._walked = None if contents is None else _Walk(contents, found, _Untouched(self._weights), tensors)
         return scan is not None
-
-    def _is_sampled_otherwise(self) -> bool:
-        """Whether some of the cache lines, or elements on a GPU, have other bytes than when the weights were frozen."""
-        return _native.sample(*self._sampled) != self._sample or self._on_gpu.is_other()
 
     def _unchanged(self) -> _Walk | None:
         """The last walk, if another one would find the same, and nothing to refuse."""
@@ -275,8 +282,9 @@ class Watch:
 
     def _look_closely(self, touched: list[int], found: dict[str, Any]) -> None:
         """Weights were touched: they are the same if all their values are."""
+        weights = [*self._weights]
         for number in touched:
-            before = self._weights[number]
+            before = weights[number]
             try:
                 now = before.again(found[before.name])
             except InvalidWeightsError as error:
@@ -285,8 +293,13 @@ class Watch:
             if now is None:
                 self._fail(before.name, "changed after it was frozen, so that rows computed before and after would differ")
                 return
-            self._weights[number] = now
-        self._take_sample()
+            weights[number] = now
+        self._set(weights)
+
+    def _set(self, weights: list[_Weight]) -> None:
+        """Watches these instead. The sample first: if it fails, the weights of before stay watched, and count as touched."""
+        sampled = _Sampled(weights)
+        self._weights, self._sampled = weights, sampled
 
     def _first_written(self) -> str:
         return next((own.name for own in self._weights if own.is_written()), "?")
@@ -317,14 +330,15 @@ class Watch:
 
     def _renew(self, sources: dict[str, Any]) -> None:
         with self._lock:
-            moved = [number for number, own in enumerate(self._weights) if self._changed is None and own.is_touched(sources[own.name])]
+            weights = [*self._weights]
+            moved = [number for number, own in enumerate(weights) if self._changed is None and own.is_touched(sources[own.name])]
             for number in moved:
-                before = self._weights[number]
+                before = weights[number]
                 with contextlib.suppress(InvalidWeightsError):
-                    self._weights[number] = before.again(sources[before.name]) or before
+                    weights[number] = before.again(sources[before.name]) or before
             if moved:
                 self._walked = None
-                self._take_sample()
+                self._set(weights)
 
     def attest(self) -> str | None:
         """What has changed, of all values; the writer asks before rows become durable."""
