@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -10,6 +11,7 @@ from typing import Any, TypeVar, Union
 
 import torch
 
+from ..errors import ForkedError
 from ..identity.surroundings import Autocast
 from ..modules.cached import Cached
 from ..modules.table import Table, check_batch_size
@@ -50,6 +52,7 @@ def epoch(
 
     Raises:
         Error: as ``fetch``, at the batch that fails.
+        ForkedError: at the next batch in a child of ``fork``, if the parent has called this with ``prefetch``.
     """
     check_batch_size(batch_size)
     batches = [list(order[start : start + batch_size]) for start in range(0, len(order), batch_size)]
@@ -89,13 +92,18 @@ class _Ahead(Iterator[tuple["list[Id]", Batch]]):
 
     def __init__(self, batches: list[list[Id]], read: Callable[[list[Id]], Sent], prefetch: int, queued: Queued | None) -> None:
         self._ready: queue.Queue[Any] = queue.Queue(prefetch)
-        self._queued = queued
+        self._queued, self._pid = queued, os.getpid()
         # It does not refer to the iterator, so that one which is dropped stops it.
         self._reader = _Reader(batches, read, self._ready)
         self._reader.start()
         end_with_this_process(self._reader)
 
     def __next__(self) -> tuple[list[Id], Batch]:
+        if self._is_inherited:
+            raise ForkedError(
+                "an epoch is read in a child of `fork`, and the thread that reads it ahead runs in its parent; call `epoch` in this process, or pass "
+                "`prefetch=0`"
+            )
         if self._reader.stopped.is_set():
             raise StopIteration
         if self._queued is not None:
@@ -114,12 +122,20 @@ class _Ahead(Iterator[tuple["list[Id]", Batch]]):
 
     def close(self) -> None:
         """Stops reading ahead."""
+        if self._is_inherited:
+            # The queue may be locked by the thread of the parent.
+            return
         self._reader.stopped.set()
         while not self._ready.empty():
             try:
                 self._ready.get_nowait()
             except queue.Empty:
                 break
+
+    @property
+    def _is_inherited(self) -> bool:
+        """Whether this process was forked from the one that reads ahead."""
+        return self._pid != os.getpid()
 
     def __del__(self) -> None:
         self.close()
