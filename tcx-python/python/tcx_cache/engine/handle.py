@@ -6,7 +6,7 @@ from typing import Any
 
 from .. import _native
 from ..errors import ClosedError
-from ..runtime.ends import flush_when_this_process_ends
+from ..runtime.ends import flush_if_this_process_has_ended, flush_when_this_process_ends
 from ..runtime.locks import ProcessLock
 from .place import Place, native
 
@@ -38,7 +38,7 @@ class Handle:
         store = self.reader
         if not store.is_inherited:
             return store
-        with self._opening:
+        with self._opening.own:
             if self._store.is_inherited:
                 # The parent's is kept from being freed: another thread of the parent may have been changing it at the fork.
                 _INHERITED.append(self._store)
@@ -60,6 +60,14 @@ class Handle:
         """Makes the rows of this process durable on this machine."""
         if not self.reader.is_inherited:
             self.reader.flush_local()
+
+    def accepted(self) -> None:
+        """Rows were accepted. At the end of a process, when nothing flushes them later, they are made durable at once.
+
+        Raises:
+            Error: if they cannot be.
+        """
+        flush_if_this_process_has_ended(self)
 
     def flush_at_exit(self) -> None:
         """As :meth:`flush`, when the process ends. Rows that wait for an object store are durable, and the next process sends them."""

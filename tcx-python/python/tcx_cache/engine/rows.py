@@ -114,7 +114,7 @@ class Rows:
         if self._is_closed:
             raise ClosedError(f"the cache of `{self.opening.module}` is closed: open it again")
         if self._handle is None and self._ids is not None:
-            with self._opening:
+            with self._opening.own:
                 # Another process may have created the folder.
                 if self._handle is None and self._schema is None:
                     self._read_existing()
@@ -155,7 +155,7 @@ class Rows:
         ids = keys.once(ids)
         if not self._knows_ids:
             kind = keys.type_of(keys.listed(ids))
-            with self._opening:
+            with self._opening.own:
                 if not self._knows_ids:
                     # Another process may have created the folder, for ids of another type.
                     self._read_existing()
@@ -214,7 +214,7 @@ class Rows:
         """
         if self._schema is not None:
             return False
-        with self._opening:
+        with self._opening.own:
             if self._schema is not None:
                 return False
             self._read_existing()
@@ -375,7 +375,9 @@ class Found:
     ) -> bool:
         """Adds computed rows. Returns whether they are kept, as far as the handle keeps rows."""
         self.store.computed(len(positions), seconds)
-        return self.store.insert(self.rows, positions, columns, attestation) or not self.handle.stores_rows
+        is_kept = self.store.insert(self.rows, positions, columns, attestation)
+        self.handle.accepted()
+        return is_kept or not self.handle.stores_rows
 
     def values(self) -> list[Any]:
         """The columns, when all rows are found."""

@@ -121,9 +121,11 @@ class _Sampled:
     def __init__(self, weights: list[_Weight]) -> None:
         self._lines = max(_LINES // max(len(weights), 1), 2)
         # The tensors and not their addresses: they keep the memory that is read later.
-        self._here = [own.alias for own in weights if own.alias.device.type == "cpu" and sample.in_order(own.alias) is not None]
+        on_gpu = [own.alias for own in weights if sample.is_on_gpu(own.alias)]
+        others = (own.alias for own in weights if own.alias.device.type == "cpu" and not sample.is_on_gpu(own.alias))
+        self._here = [own for own in others if sample.in_order(own) is not None]
         self._sizes = [own.nbytes for own in self._here]
-        self._on_gpu = sample.Sample([own.alias for own in weights if sample.is_on_gpu(own.alias)])
+        self._on_gpu = sample.Sample(on_gpu)
         self._found = self._read()
 
     def is_other(self) -> bool:
@@ -225,14 +227,14 @@ class Watch:
         """
         walked = self._unchanged()
         if walked is not None:
-            with self._lock:
+            with self._lock.own:
                 self._check_known()
                 if walked.untouched.holds() and not (has_run and self._sampled.is_other()):
                     return False
         scan = Scan(self._module) if walked is None else None
         if scan is not None:
             refuse(scan, self._allows_gradients)
-        with self._lock:
+        with self._lock.own:
             self._check_known()
             found = self._found(scan, has_run) if scan is not None else walked.found if walked else {}
             touched = [number for number, own in enumerate(self._weights) if own.is_touched(found[own.name])]
@@ -329,7 +331,7 @@ class Watch:
         self._renew({own.name: found.get(own.name, own.source) for own in self._weights})
 
     def _renew(self, sources: dict[str, Any]) -> None:
-        with self._lock:
+        with self._lock.own:
             weights = [*self._weights]
             moved = [number for number, own in enumerate(weights) if self._changed is None and own.is_touched(sources[own.name])]
             for number in moved:
@@ -360,7 +362,7 @@ class Watch:
             return self._changed
 
     def _look_again(self) -> None:
-        with self._lock:
+        with self._lock.own:
             # What was written to may be the memory of a weight no more, which has the same values elsewhere.
             changed = next((own for own in self._weights if own.is_written()), None)
             if changed is not None and self._changed is None:

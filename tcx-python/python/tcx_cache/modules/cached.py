@@ -182,7 +182,7 @@ class Cached(Upkeep, torch.nn.Module, Generic[Batch]):
         """Computes the missing rows. With `split`, the inputs of all positions can be selected, those of repeated ids too."""
         computing = self._computing
         self._refuse_itself()
-        with computing.lock:
+        with computing.lock.own:
             while True:
                 found = self._rows.lookup_to_write(packed, found)
                 positions = distinct_positions(ids) if found is None else found.rows.distinct_missing()
@@ -317,7 +317,7 @@ class Cached(Upkeep, torch.nn.Module, Generic[Batch]):
         computing = self._computing
         inputs = self._load(stored_ids, load).whole
         self._refuse_itself()
-        with computing.lock:
+        with computing.lock.own:
             output = computing.run(inputs)
             batch = checks.Batch(self._schema(), stored, len(stored_ids), lambda _: None, lambda row: repr(stored_ids[row]))
             # Another thread may have the module write its next output into the memory of this one.

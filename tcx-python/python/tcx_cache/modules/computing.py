@@ -134,7 +134,7 @@ class Computing:
         self.check()
         written = _versions(inputs)
         try:
-            with computes(), torch.set_grad_enabled(not self._has_shown_gradients):
+            with computes(self.lock), torch.set_grad_enabled(not self._has_shown_gradients):
                 # With gradients on, a trainable tensor shows itself in what it takes part in, also one that is no parameter.
                 output = self.module(*inputs.args, **inputs.kwargs, **(copy.deepcopy(self.shared) if self.shared else {}))
         except BaseException:

@@ -120,7 +120,7 @@ class Table(Upkeep, Generic[Batch]):
                     return found
                 self._rows.check_any(positions)
                 missing = [listed[position] for position in positions]
-                with computes():
+                with computes(self._computing):
                     values, seconds = timed(lambda: compute(missing))
                 found = self._rows.settled(packed, found, values, positions)
                 if found is not None:
@@ -167,7 +167,9 @@ class Table(Upkeep, Generic[Batch]):
             store = self._rows.changed()
             if len(set(listed)) != len(listed):
                 raise InvalidBatchError(f"module `{self.id}`: an id is twice in the batch, and one row cannot hold two values; pass each id once")
-            return store.put(packed, columns, replaces)
+            stored = store.put(packed, columns, replaces)
+            self._rows.required().accepted()
+            return stored
 
     def warm(self, ids: Iterable[Any], compute: Compute, *, batch_size: int = 64, progress: bool = True) -> WarmReport:
         """Computes the missing values of these ids, in batches of this size, and shows a progress bar where tqdm is installed."""

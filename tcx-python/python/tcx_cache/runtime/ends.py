@@ -5,10 +5,12 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-import weakref
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from .. import _native
+from .weak import Alive
+
+Own = TypeVar("Own")
 
 
 class Flushes(Protocol):
@@ -26,40 +28,68 @@ class Ends(Protocol):
 
 
 #: Of threads that have ended, too, as long as others refer to them.
-_RUNNING: dict[int, weakref.WeakSet[Ends]] = {}
-_OPEN: dict[int, weakref.WeakSet[Flushes]] = {}
+_RUNNING: dict[int, Alive[Ends]] = {}
+_OPEN: dict[int, Alive[Flushes]] = {}
+#: The processes whose tables are flushed for the last time, or were.
+_ENDED: set[int] = set()
 
 
 def end_with_this_process(thread: Ends) -> None:
     """Has a started thread end before Python does: one that comes back from PyTorch to a Python that ends aborts the process."""
-    _RUNNING.setdefault(os.getpid(), weakref.WeakSet()).add(thread)
+    _RUNNING.setdefault(os.getpid(), Alive()).add(thread)
 
 
 def flush_when_this_process_ends(table: Flushes) -> None:
     """Has a table flushed when this process ends, also as a worker of ``multiprocessing``, which calls no ``atexit`` handlers."""
-    pid = os.getpid()
-    own = _OPEN.get(pid)
-    if own is None:
-        own = _OPEN[pid] = weakref.WeakSet()
-        util = sys.modules.get("multiprocessing.util")
-        process = sys.modules.get("multiprocessing.process")
-        if util is not None and process is not None and process.parent_process() is not None:
-            util.Finalize(None, _end_all, exitpriority=0)
-    own.add(table)
+    pid, own = os.getpid(), Alive[Flushes]()
+    known = _OPEN.setdefault(pid, own)
+    known.add(table)
+    if known is own:
+        _register(pid)
+
+
+def _register(pid: int) -> None:
+    util = sys.modules.get("multiprocessing.util")
+    process = sys.modules.get("multiprocessing.process")
+    if util is None or process is None or process.parent_process() is None:
+        return
+    if util.is_exiting():
+        # A thread of a worker opens its first table after the worker has called what is registered.
+        _ENDED.add(pid)
+    else:
+        util.Finalize(None, _end_all, exitpriority=0)
+
+
+def flush_if_this_process_has_ended(table: Flushes) -> None:
+    """Called after a table has accepted rows. A thread may run longer than the last flush of its process, after which nothing else writes them.
+
+    Raises:
+        Error: if they cannot be written.
+    """
+    # The end is noted before that flush begins, and this looks after the rows were accepted: one of the two writes them.
+    if _ENDED and os.getpid() in _ENDED:
+        table.flush_at_exit()
 
 
 def _end_all() -> None:
     # A child of `fork` inherits the handler and what its parent has, which it leaves alone.
     try:
-        for thread in list(_RUNNING.get(os.getpid(), ())):
+        for thread in _listed(_RUNNING):
             thread.end()
     finally:
         # Also after Ctrl-C while it waits.
         _flush_all()
 
 
+def _listed(known: dict[int, Alive[Own]]) -> list[Own]:
+    """Those of this process."""
+    own = known.get(os.getpid())
+    return [] if own is None else own.listed()
+
+
 def _flush_all() -> None:
-    for table in list(_OPEN.get(os.getpid(), ())):
+    _ENDED.add(os.getpid())
+    for table in _listed(_OPEN):
         try:
             table.flush_at_exit()
         except Exception as error:

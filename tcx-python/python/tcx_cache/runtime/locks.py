@@ -6,79 +6,100 @@ import contextlib
 import os
 import threading
 import time
-import weakref
-from collections.abc import Iterator
-from types import TracebackType
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+from .weak import Alive
 
 
 class ProcessLock:
     """A lock that a child of ``fork`` does not inherit: one that a thread of the parent holds at that moment would stay locked forever.
 
-    Code that may run while this thread holds it asks :attr:`is_held_here`, instead of waiting for itself.
+    ``with lock.own:`` holds it. Code that may run while this thread holds it asks :attr:`is_held_here`, instead of entering it again.
     """
 
     def __init__(self) -> None:
-        self._own = threading.Lock()
-        self._holder: tuple[int, int] | None = None
+        #: A lock in C, to be entered as it is: Ctrl-C may interrupt code of Python between taking a lock and the block that gives it back.
+        self.own: Any = threading.RLock()
         _LOCKS.add(self)
 
     def hold(self, seconds: float) -> bool:
-        """Takes it for a fork, if that is possible within this time and this thread does not have it."""
-        return not self.is_held_here and self._own.acquire(timeout=max(seconds, 0.0))
+        """Takes it for a fork, if that is possible within this time. Returns whether it did."""
+        return bool(self.own.acquire(timeout=max(seconds, 0.0)))
 
     def release(self) -> None:
-        """After :meth:`hold`."""
-        self._own.release()
+        """After :meth:`hold`, if that has taken it."""
+        if self.is_held_here:
+            self.own.release()
 
     def renew(self) -> None:
         """In a child of ``fork``, before it runs anything else."""
-        self._own, self._holder = threading.Lock(), None
+        self.own = threading.RLock()
 
-    @contextlib.contextmanager
-    def turn(self) -> Iterator[None]:
+    def turn(self) -> AbstractContextManager[Any]:
         """Holds it. A thread that runs code of the user with another lock held does not wait for it: two functions that use the table of each other
         would wait for each other. They may compute a value twice, as two processes may."""
-        if getattr(_here, "computes", False) and not self._own.acquire(blocking=False):
-            yield
-            return
-        if not getattr(_here, "computes", False):
-            self._own.acquire()
-        self._holder = (os.getpid(), threading.get_ident())
-        try:
-            yield
-        finally:
-            self.__exit__(None, None, None)
+        return _IfFree(self) if _is_computing() else self.own
 
     @property
     def is_held_here(self) -> bool:
         """Whether this thread holds it."""
-        return self._holder == (os.getpid(), threading.get_ident())
-
-    def __enter__(self) -> None:
-        self._own.acquire()
-        self._holder = (os.getpid(), threading.get_ident())
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._holder = None
-        self._own.release()
+        return bool(self.own._is_owned())
 
     def __reduce__(self) -> tuple[type[ProcessLock], tuple[()]]:
         return ProcessLock, ()
 
 
-_LOCKS: weakref.WeakSet[ProcessLock] = weakref.WeakSet()
+class _IfFree:
+    """Holds a lock, unless another thread does."""
+
+    def __init__(self, lock: ProcessLock) -> None:
+        # That of this process, also if the block ends in a child of `fork`.
+        self._own = lock.own
+
+    def __enter__(self) -> None:
+        try:
+            # First: what Ctrl-C leaves held is given back where the thread ends to compute.
+            _here.taken.add(self._own)
+            self._own.acquire(blocking=False)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        _release([self._own])
+
+
+_LOCKS: Alive[ProcessLock] = Alive()
+#: The lock that this thread held when it began to run code of the user, and those that it has taken within that.
 _here = threading.local()
 
 
+def _is_computing() -> bool:
+    # No flag that is set back: Ctrl-C could come before that.
+    within = getattr(_here, "within", None)
+    return within is not None and bool(within._is_owned())
+
+
+def _release(owned: Iterable[Any]) -> None:
+    for own in owned:
+        if own._is_owned():
+            own.release()
+
+
 @contextlib.contextmanager
-def computes() -> Iterator[None]:
+def computes(lock: ProcessLock) -> Iterator[None]:
     """This thread runs a function or a module of the user, and holds its lock."""
-    before = getattr(_here, "computes", False)
-    _here.computes = True
+    # The lock itself is one that an earlier call has left there, and that this one holds again.
+    if _is_computing() and _here.within is not lock.own:
+        yield
+        return
+    _here.within, _here.taken = lock.own, set()
     try:
         yield
     finally:
-        _here.computes = before
+        _release(_here.taken)
 
 
 #: The seconds that a fork waits for threads at most: one of them may wait for the thread that forks.
@@ -90,10 +111,11 @@ def _hold_all() -> None:
     """Waits until no thread is within a network. A child would find the mutexes of its tensors locked, and nothing releases them there."""
     deadline = time.monotonic() + _PATIENCE
     held = _held[threading.get_ident()] = []
-    for lock in list(_LOCKS):
-        if lock.hold(deadline - time.monotonic()):
-            # At once: Ctrl-C may end this at any time, and those that are held are released all the same.
+    for lock in _LOCKS.listed():
+        if not lock.is_held_here:
+            # Before it is held: Ctrl-C may end this at any time, and those that are held are released all the same.
             held.append(lock)
+            lock.hold(deadline - time.monotonic())
 
 
 def _release_all() -> None:
@@ -103,7 +125,7 @@ def _release_all() -> None:
 
 def _renew_all() -> None:
     _held.clear()
-    for lock in list(_LOCKS):
+    for lock in _LOCKS.listed():
         lock.renew()
 
 

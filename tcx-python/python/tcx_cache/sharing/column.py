@@ -75,7 +75,7 @@ class Column(Sequence):
         import pyarrow
 
         # Several threads may read, and a file of pyarrow is one for one of them at a time.
-        with self._reading:
+        with self._reading.own:
             if self._read is not None and self._read[0] == part:
                 return self._read[1]
             try:
