@@ -15,7 +15,8 @@ import torch
 from conftest import frozen
 
 import tcx_cache as tcx
-from tcx_cache.identity.unsaved import Scan, as_tensor
+from tcx_cache.identity.arrays import as_tensor
+from tcx_cache.identity.unsaved import Scan
 
 
 class Scaled(torch.nn.Module):

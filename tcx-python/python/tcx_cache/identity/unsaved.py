@@ -2,7 +2,7 @@
 
 These are buffers that are not persistent, parameters that a ``state_dict`` of one's own leaves out or returns otherwise, and tensors, arrays
 and modules that are attributes, or in containers and dataclasses that are attributes, or attributes of other objects that are attributes, or
-what a method that is an attribute belongs to.
+what a method that is an attribute belongs to, or what a function that is an attribute has from where it was defined.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ import dataclasses
 import functools
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
-from types import BuiltinMethodType, MethodType, MethodWrapperType, ModuleType, SimpleNamespace
+from types import BuiltinMethodType, CellType, FunctionType, MethodType, MethodWrapperType, ModuleType, SimpleNamespace
 from typing import Any
 
 from .. import _native
 from ..batch.attributes import in_slots
 from ..tensors.memory import is_array, is_tensor
+from .arrays import are_plain, check_objects, objects
 from .wrappers import unwrap
 
 #: The types of most attributes, which hold no tensor.
-_PLAIN = (bool, int, float, str, bytes, type(None), type, type(lambda: 0))
+_PLAIN = (bool, int, float, str, bytes, type(None), type)
 
 #: Those of methods. A function in C is one, of a module of Python.
 _METHODS = (MethodType, MethodWrapperType, BuiltinMethodType)
@@ -53,9 +54,16 @@ class Scan:
         self._is_plain = True
         #: What methods belong to, and the ways to them. Most are parts that the walk comes to in any case, under names of their own.
         self._owners: list[tuple[Any, str]] = []
+        #: Functions, and the ways to them. What they have is mostly a part of the module under another name.
+        self._functions: list[tuple[Any, str]] = []
+        #: What variables of these functions refer to.
+        self.cells: list[tuple[CellType, Any]] = []
+        #: The names of those `attributes` that are a second name of a tensor, in a function.
+        self.aliases: set[str] = set()
         self._walk(module, "", self.parameters, self.buffers)
-        while self._owners:
-            self._attribute(*self._owners.pop(0))
+        self._follow_methods()
+        if self._functions:
+            self._follow_functions()
         self.attributes = {**self._hidden, **self.attributes}
 
     @property
@@ -67,7 +75,7 @@ class Scan:
     def others(self) -> list[str]:
         """The names of the attributes that are no parameters and buffers as well. After a move to another device, all of them may be others."""
         known = {id(tensor) for tensor in self.registered.values()}
-        return [name for name, own in self.attributes.items() if id(own) not in known]
+        return [name for name, own in self.attributes.items() if id(own) not in known and name not in self.aliases]
 
     @property
     def all(self) -> dict[str, Any]:
@@ -105,9 +113,23 @@ class Scan:
             if part is not None:
                 self._walk(part, f"{path}{name}.", parameters, buffers)
 
+    def _follow_methods(self) -> None:
+        while self._owners:
+            self._attribute(*self._owners.pop(0))
+
+    def _follow_functions(self) -> None:
+        """After all else, so that what a function shares with the module has the name that it has there."""
+        known, before = {id(tensor) for tensor in (*self.all.values(), *self._hidden.values())}, {*self.attributes}
+        while self._functions:
+            self._function(*self._functions.pop(0))
+            self._follow_methods()
+        self.aliases = {name for name, own in self.attributes.items() if name not in before and id(own) in known}
+
     def _attribute(self, value: Any, path: str) -> None:
-        if is_tensor(value) or (is_array(value) and value.dtype.kind in "biufc"):
+        if is_tensor(value):
             self.attributes[path] = value
+        elif is_array(value):
+            self._array(value, path)
         elif isinstance(value, self._module):
             self._walk(value, f"{path}.", self._hidden, self._hidden)
         elif isinstance(value, dict):
@@ -130,14 +152,47 @@ class Scan:
             self._items(value, ((f"{path}[{key!r}]", item) for key, item in given))
         elif isinstance(value, _METHODS):
             owner = value.__self__
+            if isinstance(value, MethodType):
+                self._attribute(value.__func__, path)
             if not isinstance(owner, (ModuleType, *_PLAIN)):
                 self._owners.append((owner, f"{path}.__self__"))
+        elif isinstance(value, FunctionType):
+            self._functions.append((value, path))
         elif dataclasses.is_dataclass(value) or isinstance(value, SimpleNamespace):
             self._items(value, ((f"{path}.{name}", item) for name, item in self._held(value)))
         else:
             # Of any other object, such as a tokenizer with its vocabulary, only what it has itself.
             own = self._held(value, lambda item: is_tensor(item) or is_array(item) or isinstance(item, self._module))
             self._items(value, ((f"{path}.{name}", item) for name, item in own))
+
+    def _array(self, array: Any, path: str) -> None:
+        self.attributes[path] = array
+        if not array.dtype.hasobject:
+            return
+        items = [*objects(array)]
+        if are_plain(items):
+            # Their texts are compared, and nothing else is in them.
+            return
+        check_objects(items, path, self._is_walked)
+        # No list that can be compared later.
+        self._is_plain = False
+        self._items(array, ((f"{path}[{number}]", item) for number, item in enumerate(items)))
+
+    def _is_walked(self, value: Any) -> bool:
+        """Whether a walk finds what is in a value, and all else of it is no part of an identity, as in an attribute."""
+        containers = (self._module, dict, list, tuple, set, frozenset, deque, functools.partial, FunctionType, SimpleNamespace, *_METHODS)
+        return isinstance(value, containers) or dataclasses.is_dataclass(value)
+
+    def _function(self, function: Any, path: str) -> None:
+        """What a function has beside its code: variables of where it was defined, defaults and attributes."""
+        cells = zip(function.__code__.co_freevars, function.__closure__ or ())
+        held = [(name, cell, content(cell)) for name, cell in cells]
+        self.cells += [(cell, found) for _, cell, found in held]
+        closure = ((f"{path}.__closure__[{name}]", found) for name, _, found in held)
+        defaults = ((f"{path}.__defaults__[{number}]", item) for number, item in enumerate(function.__defaults__ or ()))
+        named = ((f"{path}.__kwdefaults__[{name}]", item) for name, item in self._read(function.__kwdefaults__ or {}))
+        own = ((f"{path}.{name}", item) for name, item in self._read(vars(function)))
+        self._items(function, (*closure, *defaults, *named, *own))
 
     def _held(self, value: Any, is_wanted: Callable[[Any], bool] = lambda item: True) -> list[tuple[str, Any]]:
         """The wanted attributes of an object, in its ``__dict__`` and in its slots."""
@@ -155,6 +210,14 @@ class Scan:
         for path, item in items:
             if not isinstance(item, _PLAIN):
                 self._attribute(item, path)
+
+
+def content(cell: CellType) -> Any:
+    """What a variable of a function refers to; ``None`` if it is not set yet."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
 
 
 def _inside(module: Any) -> Any:
@@ -176,7 +239,8 @@ def left_out(scan: Scan, state: dict[str, Any]) -> tuple[dict[str, Any], dict[st
     def missing(tensors: dict[str, Any]) -> dict[str, Any]:
         return {name: own for name, own in tensors.items() if name not in state or not _is_same(state[name], own, name)}
 
-    return missing(scan.buffers), {**missing(scan.parameters), **scan.attributes}
+    others = {name: own for name, own in scan.attributes.items() if name not in scan.aliases}
+    return missing(scan.buffers), {**missing(scan.parameters), **others}
 
 
 def _is_same(one: Any, other: Any, name: str) -> bool:
@@ -189,37 +253,3 @@ def _form(tensor: Any, name: str) -> tuple[Any, ...]:
         return tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride(), tensor.device
     # Not its text: a `state_dict` has weights without gradients, which the text of some classes shows.
     return type(tensor), *(_form(part, f"{name}.{own}") for own, part in wrapped.parts.items())
-
-
-def as_tensor(value: Any) -> Any:
-    """A tensor, or an array as one, of the same memory where that is possible."""
-    if is_tensor(value):
-        return value
-    import numpy
-    import torch
-
-    if is_copied(value):
-        value = numpy.array(value, dtype=value.dtype.newbyteorder("="))
-    elif not value.flags.writeable:
-        # It may be a file of any size. Nothing writes to the tensor, and torch warns of an array that it could not write to.
-        value = numpy.asarray(_Unlocked(value))
-    return torch.from_numpy(value)
-
-
-class _Unlocked:
-    """The memory of a read-only array, as that of one that can be written."""
-
-    def __init__(self, array: Any) -> None:
-        self._array = array
-        address, _ = array.__array_interface__["data"]
-        self.__array_interface__ = {**array.__array_interface__, "data": (address, False)}
-
-
-def is_copied(value: Any) -> bool:
-    """Whether :func:`as_tensor` copies it: an array of a form that a tensor cannot have."""
-    if is_tensor(value):
-        return False
-    import numpy
-
-    is_native = value.dtype.isnative and all(stride >= 0 for stride in value.strides)
-    return not (isinstance(value, numpy.ndarray) and is_native)

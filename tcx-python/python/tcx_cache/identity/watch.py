@@ -14,8 +14,9 @@ from ..runtime.locks import ProcessLock
 from ..tensors.captures import beside_captures
 from . import sample
 from .adapters import adapters
+from .arrays import as_tensor, is_copied, looked_at
 from .script import script
-from .unsaved import Scan, as_tensor, is_copied, left_out
+from .unsaved import Scan, content, left_out
 from .weights import contiguous, fingerprint, refuse, saved
 from .wrappers import flat
 
@@ -64,7 +65,7 @@ class _Weight:
     @property
     def is_small_copy(self) -> bool:
         """Whether all of its array is looked at around each batch; a larger one only before rows become durable."""
-        return self.is_copy and self.alias.nbytes <= _SMALL
+        return self.is_copy and looked_at(self.source) <= _SMALL
 
     def is_written(self) -> bool:
         """Whether its memory has other values than when it was frozen."""
@@ -146,6 +147,12 @@ class _Walk:
     untouched: _Untouched
     #: Those of them that could track gradients.
     tensors: list[Any]
+    #: The variables of functions, and what they referred to.
+    cells: list[tuple[Any, Any]]
+
+    def is_same(self) -> bool:
+        """Whether another walk would find the same."""
+        return self.contents.are_same() and (not self.cells or all(content(cell) is held for cell, held in self.cells))
 
 
 def _checksum(tensor: Any, name: str) -> bytes:
@@ -245,16 +252,17 @@ class Watch:
                 self._fail(self._first_written(), "changed in place after it was frozen, so that rows computed before and after would differ")
             if scan is not None or touched:
                 contents = scan.contents() if scan is not None else walked.contents if walked else None
+                cells = scan.cells if scan is not None else walked.cells if walked else []
                 # A walk does not show what tensors inside of weights were replaced by.
                 contents = None if self._texts else contents
                 tensors = [own for own in found.values() if hasattr(own, "requires_grad")]
-                self._walked = None if contents is None else _Walk(contents, found, _Untouched(self._weights), tensors)
+                self._walked = None if contents is None else _Walk(contents, found, _Untouched(self._weights), tensors, cells)
         return scan is not None
 
     def _unchanged(self) -> _Walk | None:
         """The last walk, if another one would find the same, and nothing to refuse."""
         walked = self._walked
-        if walked is None or not walked.contents.are_same():
+        if walked is None or not walked.is_same():
             return None
         tracks = not self._allows_gradients and any(map(_TRACKS, walked.tensors))
         return None if tracks else walked

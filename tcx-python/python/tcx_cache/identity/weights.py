@@ -8,7 +8,8 @@ from .. import _native
 from ..errors import InvalidWeightsError
 from ..schema.types import SIZES
 from ..tensors.memory import dtype_name, plain
-from .unsaved import Scan, as_tensor
+from .arrays import as_tensor
+from .unsaved import Scan
 from .wrappers import unwrap
 
 #: The names that libtorch's bindings in Rust give to types that tcx does not store.
