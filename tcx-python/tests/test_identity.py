@@ -94,6 +94,9 @@ def test_values_are_written_as_in_rust():
         (None, "None"),
         ('a"\n\x1b', '"a\\"\\n\\x1b"'),
         (tcx.typed(7, "u8"), "7u8"),
+        (tcx.typed(7.0, "i32"), "7i32"),
+        (tcx.typed((1 << 64) - 1, "u64"), "18446744073709551615u64"),
+        (tcx.typed(-128, "i8"), "-128i8"),
         (tcx.typed(0.1, "f32"), "0.1f32"),
         (tcx.typed(16777216, "f32"), "16777216f32"),
         (tcx.typed(0.1, "f16"), "0.099975586f16"),
@@ -101,6 +104,15 @@ def test_values_are_written_as_in_rust():
     for value, text in written:
         assert entries("x", value) == [("x", text)]
     assert entries("x", [1, "a"]) == [("x", "2 items"), ("x[0]", "1i64"), ("x[1]", '"a"')]
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [(1.7, "i32"), (300, "u8"), (-1, "u64"), (1 << 31, "i32"), (1 << 64, "usize"), (float("nan"), "i64"), (float("inf"), "u8"), (1e39, "f32"), (1e5, "f16")],
+)
+def test_a_number_that_its_type_in_rust_does_not_have_is_refused(linear, value, dtype):
+    with pytest.raises(tcx.InvalidWeightsError, match=rf"is no {dtype}: .*`tcx.typed`"):
+        tcx.cached(linear, None, id="m_v1", config={"size": tcx.typed(value, dtype)})
 
 
 @pytest.mark.parametrize(

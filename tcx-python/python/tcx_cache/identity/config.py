@@ -6,6 +6,7 @@ import dataclasses
 import enum
 import math
 import os
+import re
 import struct
 from typing import Any
 
@@ -17,6 +18,9 @@ from ..schema.types import DType, Typed
 LONGEST_VALUE = 200
 #: Longer sequences are entered as their hash and their length.
 MOST_ITEMS = 64
+
+#: The integers of Rust.
+_INTEGER = re.compile(r"([iu])(8|16|32|64|128|size)")
 
 Entries = list[tuple[str, str]]
 
@@ -100,7 +104,7 @@ def _text(value: Any) -> str | None:
         return f"{_typed(value)}{value.dtype}"
     if isinstance(value, DType):
         return f"dtype {value.name}"
-    # A dtype of torch, a device: their texts are their values.
+    # A dtype of torch: its text is its value.
     if type(value).__module__ == "torch" and type(value).__name__ == "dtype":
         return f"dtype {value}"
     return None
@@ -119,17 +123,38 @@ def _float(value: float) -> str:
 def _typed(value: Typed) -> str:
     """The shortest digits that give the same number of its type. Rust prints halves as `f32`."""
     if value.dtype not in ("f16", "bf16", "f32", "f64"):
-        return str(int(value.value))
+        return str(_integer(value))
     number = float(value.value)
     if value.dtype == "f64":
         return _float(number)
-    narrow = struct.pack("<e", number) if value.dtype == "f16" else struct.pack("<f", number)
+    try:
+        narrow = struct.pack("<e", number) if value.dtype == "f16" else struct.pack("<f", number)
+    except OverflowError:
+        raise InvalidWeightsError(f"{number} is no {value.dtype}: it is larger than the largest one; pass `tcx.typed` a wider type") from None
     if value.dtype == "bf16" and narrow[:2] != b"\0\0":
         raise InvalidWeightsError(f"{number} is no bf16: pass the number that it is rounded to")
     (exact,) = struct.unpack("<e" if value.dtype == "f16" else "<f", narrow)
     texts = (f"{exact:.{digits}g}" for digits in range(1, 10))
     shortest = next(text for text in texts if struct.pack("<f", float(text)) == struct.pack("<f", exact))
     return _float(float(shortest))
+
+
+def _integer(value: Typed) -> int:
+    """An integer of its type."""
+    number, dtype = value.value, value.dtype
+    try:
+        found = int(number)
+    except (ValueError, OverflowError):
+        # NaN or an infinity.
+        found = None
+    kind = _INTEGER.fullmatch(dtype)
+    if kind is not None and found is not None:
+        bits = int(kind[2].replace("size", "64"))
+        low, high = (-(1 << bits - 1), 1 << bits - 1) if kind[1] == "i" else (0, 1 << bits)
+        found = found if low <= found < high else None
+    if found is None or found != number:
+        raise InvalidWeightsError(f"{number} is no {dtype}: pass `tcx.typed` a whole number in the range of {dtype}, or the name of a floating-point type")
+    return found
 
 
 def _odd(value: float) -> str:

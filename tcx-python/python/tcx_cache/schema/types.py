@@ -167,7 +167,7 @@ class Typed:
 
 def typed(value: float, dtype: str) -> Typed:
     """A number of this type in Rust, for a configuration that a module in Rust has too: an integer is an `i64` otherwise, and a float an
-    `f64`.
+    `f64`. A number that the type does not have is refused where the configuration is used.
 
     >>> import tcx_cache as tcx
     >>> config = {"size": tcx.typed(224, "u32")}
