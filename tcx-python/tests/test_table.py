@@ -348,3 +348,17 @@ def test_functions_that_use_the_table_of_each_other_do_not_wait_for_each_other(d
     for thread in threads:
         thread.join(60)
     assert done == [[1], [1]]
+
+
+@pytest.mark.parametrize("metadata", [{"outputs": "v1"}, {"outputs": 3}, {"outputs": ["a"]}, {"outputs": "f32[2]"}, {"Output": 1, "OutputSize": 2}])
+def test_metadata_may_have_the_names_of_what_the_identity_has_of_outputs(directory, metadata):
+    for declared in (tcx.f32[2], None):
+        with tcx.Cache(directory / str(declared)) as cache:
+            cache.table("t_v1", outputs=declared, metadata=metadata).put(["a"], torch.ones(1, 2))
+        for again in (None, tcx.f32[2]):
+            with tcx.Cache(directory / str(declared)) as cache:
+                table = cache.table("t_v1", outputs=again, metadata=metadata)
+                assert torch.equal(table.stored(["a"]), torch.ones(1, 2))
+                assert table.put(["a", "b"], torch.zeros(2, 2)) == (1 if again is None else 0)
+        with tcx.Cache(directory / str(declared)) as cache, pytest.raises(tcx.MismatchError):
+            cache.table("t_v1", metadata={name: 99 for name in metadata}).put(["c"], torch.ones(1, 2))

@@ -11,7 +11,7 @@ from .. import _native
 from ..errors import ClosedError, Error, InvalidBatchError, InvalidSettingsError, MismatchError, WrongModeError
 from ..runtime.locks import ProcessLock
 from ..runtime.warn import warn
-from ..schema.existing import PINNED, declared_before, from_leaves
+from ..schema.existing import PINNED, declared_before, from_leaves, pinned, without_outputs
 from ..schema.infer import infer
 from ..schema.tree import Schema
 from . import ids as keys
@@ -74,8 +74,7 @@ class Rows:
         spec = existing(opening.place, opening.module)
         if spec is None:
             return Rows(opening, schema, None)
-        own = [entry for entry in spec.identity if entry[0] != PINNED and not entry[0].startswith("Output")]
-        return Rows(opening.of(own, spec.provenance), schema, spec.ids)
+        return Rows(opening.of(without_outputs(spec), spec.provenance), schema, spec.ids)
 
     def _read_existing(self) -> None:
         """Takes over what was not declared from the folder, if it exists."""
@@ -88,13 +87,13 @@ class Rows:
             return
         if not self._knows_ids:
             self._ids, self._knows_ids = spec.ids, True
-        pinned = dict(spec.identity).get(PINNED)
+        inferred = pinned(spec)
         if self._schema is None:
-            self._schema = Schema.parse(pinned) if pinned else declared_before(spec) or from_leaves(spec.leaves)
-            self._is_pinned = pinned is not None
+            self._schema = Schema.parse(inferred) if inferred else declared_before(spec) or from_leaves(spec.leaves)
+            self._is_pinned = inferred is not None
         else:
             # Declared now, and inferred when the folder was created: the same if nothing differs.
-            self._is_pinned = self._is_pinned or pinned == self._schema.text()
+            self._is_pinned = self._is_pinned or inferred == self._schema.text()
 
     def _open(self, schema: Schema, ids: str, is_pinned: bool | None = None) -> Handle:
         own = self.opening

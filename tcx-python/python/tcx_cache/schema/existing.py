@@ -2,15 +2,44 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from .. import _native
-from ..errors import CorruptError, Error
+from ..errors import CorruptError, Error, MismatchError
 from .tree import Group, Node, Schema
 from .types import Column
 
 #: The entry of an identity that pins a schema that was inferred.
 PINNED = "outputs"
+#: The entries of an identity that say how outputs are stored.
+_OF_OUTPUTS = re.compile(r"Output($|[.\[])")
+
+
+def pinned(spec: _native.Spec) -> str | None:
+    """The text of the schema that was inferred for this folder; ``None`` if it was declared. Metadata may have an entry of the same name."""
+    found = [value for name, value in spec.identity if name == PINNED]
+    # A declared schema is in the provenance instead; a folder that was written in Rust has it in neither.
+    if not found or PINNED in dict(spec.provenance):
+        return None
+    try:
+        is_schema = Schema.parse(found[-1]).leaves() == spec.leaves
+    except MismatchError:
+        # It names a class that this program does not have, which the caller reports.
+        is_schema = True
+    except Error:
+        is_schema = False
+    return found[-1] if is_schema else None
+
+
+def without_outputs(spec: _native.Spec) -> list[tuple[str, str]]:
+    """An identity without what it has of the outputs: their types, and a schema that was inferred. In Rust, entries of earlier modules follow."""
+    inferred = pinned(spec)
+    entries = [entry for entry in spec.identity if not _OF_OUTPUTS.match(entry[0])]
+    if inferred is not None:
+        # The last one of this name: others are metadata.
+        entries.pop(next(place for place in reversed(range(len(entries))) if entries[place] == (PINNED, inferred)))
+    return entries
 
 
 def declared_before(spec: _native.Spec) -> Schema | None:
