@@ -30,7 +30,7 @@ def test_rows_are_read_into_memory_of_the_cpu_whatever_the_default_device_is(dir
         with shared():
             assert torch.equal(cached.fetch(["c", "a"]), expected[[2, 0]])
         dataset = FeatureDataset(cached, ["a", "b", "c"], targets=torch.arange(3, device="cpu"))
-        (batch,) = dataset.__getitems__([2, 1])
+        batch, _ = dataset.__getitems__([2, 1])
         assert torch.equal(batch.value[0], expected[[2, 1]]) and batch.value[1].tolist() == [2, 1]
 
 
@@ -93,3 +93,25 @@ def test_an_integer_that_a_float_would_round_is_refused(cache):
     for number in ((1 << 53) + 1, -(1 << 60) - 1, 1 << 2000):
         with pytest.raises(tcx.InvalidOutputError, match="an int for sample 0 of the batch that a float would round"):
             table.put(["c"], [number])
+
+
+@pytest.mark.parametrize("with_targets", [False, True])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_data_set_is_one_of_several_that_are_read_together(directory, with_targets, workers):
+    table, numbers = tcx.Cache(directory).table("t_v1", outputs={"dense": tcx.f32[2]}, ids=int), torch.arange(12.0)
+    table.put(range(12), {"dense": numbers.repeat(2, 1).T.contiguous()})
+    own = FeatureDataset(table, range(12), targets=torch.arange(12) if with_targets else None)
+    stacked = torch.utils.data.StackDataset(own, torch.utils.data.TensorDataset(numbers))
+    seen = []
+    for features, (others,) in torch.utils.data.DataLoader(stacked, batch_size=5, shuffle=True, num_workers=workers):
+        rows, targets = features if with_targets else (features, others.long())
+        assert torch.equal(rows["dense"], others.repeat(2, 1).T) and torch.equal(targets, others.long())
+        seen += others.tolist()
+    assert sorted(seen) == numbers.tolist()
+    named = torch.utils.data.StackDataset(features=own, number=numbers)
+    assert len(next(iter(torch.utils.data.DataLoader(named, batch_size=5)))["number"]) == 5
+    # A data set around it may leave samples out.
+    chosen = own.__getitems__([3, 5, 7])[::2]
+    assert chosen[1].row()[0]["dense"].tolist() == [7, 7] if with_targets else chosen[1].row()["dense"].tolist() == [7, 7]
+    rows = FeatureDataset.collate(chosen)
+    assert (rows[0] if with_targets else rows)["dense"].tolist() == [[3, 3], [7, 7]]

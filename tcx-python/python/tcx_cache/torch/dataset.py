@@ -100,17 +100,18 @@ class FeatureDataset(torch.utils.data.Dataset[Item]):
     def __getitem__(self, index: int) -> Item:
         """The row of one sample, without the dimension of the batch."""
         features, targets = self._read([index])
-        row = _first(features)
+        row = _row(features, 0)
         item: Any = row if self.targets is None else (row, targets[0])
         # Of the type that the overloads of `__init__` say.
         return cast(Item, item)
 
     def __getitems__(self, indices: list[int]) -> list[Batch]:
-        """The rows of a batch, of one lookup."""
+        """The rows of a batch, of one lookup: one item for each, which has all of them."""
         features, targets = self._read(indices)
         if self.targets is not None and not isinstance(targets, torch.Tensor):
             targets = default_collate(targets)
-        return [Batch(features if self.targets is None else (features, targets))]
+        value = features if self.targets is None else (features, targets)
+        return [Batch(value, position, len(indices)) for position in range(len(indices))]
 
     def _read(self, indices: list[int]) -> tuple[Any, Any]:
         ids = [self.ids[index] for index in indices]
@@ -138,27 +139,43 @@ class FeatureDataset(torch.utils.data.Dataset[Item]):
 
 
 class Batch:
-    """A batch that is collated already."""
+    """A sample of a batch that is collated already."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Any, position: int, rows: int) -> None:
+        #: The whole batch.
         self.value = value
+        self._position, self._rows = position, rows
+
+    @staticmethod
+    def whole(samples: Sequence[Batch]) -> Any:
+        """The batch of which these are all samples in order; ``None`` if they are others."""
+        first = samples[0]
+        is_whole = len(samples) == first._rows and all(own.value is first.value and own._position == place for place, own in enumerate(samples))
+        return first.value if is_whole else None
+
+    def row(self) -> Any:
+        """The sample, without the dimension of the batch."""
+        return _row(self.value, self._position)
 
 
-def _collated(batch: list[Batch], *, collate_fn_map: Any = None) -> Any:
-    return batch[0].value
+def _collated(batch: Sequence[Batch], *, collate_fn_map: Any = None) -> Any:
+    whole = Batch.whole(batch)
+    # A data set around this one may choose among the samples.
+    return default_collate([own.row() for own in batch]) if whole is None else whole
 
 
 # As the documentation of `default_collate` advises for types of one's own.
 default_collate_fn_map[Batch] = _collated
 
 
-def _first(features: Any) -> Any:
-    """The only row of an output of one sample."""
+def _row(features: Any, position: int) -> Any:
+    """The row of one sample of an output."""
     if isinstance(features, dict):
-        return {name: _first(part) for name, part in features.items()}
+        return {name: _row(part, position) for name, part in features.items()}
     if isinstance(features, tuple):
-        parts = [_first(part) for part in features]
+        parts = [_row(part, position) for part in features]
         return type(features)(*parts) if hasattr(features, "_fields") else tuple(parts)
     if hasattr(features, "__dataclass_fields__"):
-        return type(features)(**{field.name: _first(getattr(features, field.name)) for field in dataclasses.fields(features) if field.init})
-    return None if features is None else features[0]
+        fields = (field for field in dataclasses.fields(features) if field.init)
+        return type(features)(**{field.name: _row(getattr(features, field.name), position) for field in fields})
+    return None if features is None else features[position]
