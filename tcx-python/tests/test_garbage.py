@@ -135,3 +135,23 @@ def test_what_was_read_of_a_module_is_shown_to_the_garbage_collector(directory):
     referred = [id(own) for own in gc.get_referents(walked.contents)]
     assert {id(module), id(module.layer), id(module.sizes), id(module.names), id(vars(module))} <= {*referred}
     assert computing in [getattr(own, "__self__", None) for own in gc.get_referents(attestation)]
+
+
+def test_a_cache_keeps_no_handle_that_nothing_refers_to(directory):
+    with tcx.Cache(directory, flush_interval=3600) as cache:
+        kept = cache.module(frozen(Holding()), "holding_v1").view(1)
+        rows = []
+        for number in range(3):
+            table = cache.table("t_v1", outputs=int, ids=int)
+            table.put([number], [number])
+            rows.append(weakref.ref(table._rows))
+        del table
+        gc.collect()
+        assert [own() for own in rows] == [None] * 3
+        kept(INPUTS, ids=["a", "b"])
+        assert not list(directory.glob("holding_v1/seg-*"))
+        # A view has the rows of its handle.
+        cache.flush()
+        assert list(directory.glob("holding_v1/seg-*"))
+    assert kept.is_closed
+    assert tcx.Cache(directory).table("t_v1", outputs=int, ids=int).coverage(range(3)).is_complete

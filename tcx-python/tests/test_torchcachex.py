@@ -284,3 +284,16 @@ def test_a_copy_opens_the_cache_with_its_own_module(directory):
     changed.module.weight.data.add_(1)
     with pytest.raises(tcx.MismatchError, match="`weights`"):
         changed(x, cache_ids=["a", "b"])
+
+
+def test_a_flush_reports_what_every_module_that_uses_the_backend_has_lost(directory):
+    backend = ArrowIPCCacheBackend(directory, "m_v1", flush_every=1000, flush_interval=3600)
+    modules = [Doubled(), Doubled()]
+    decorators = [CacheModuleDecorator(module, backend) for module in modules]
+    for number, cached in enumerate(decorators):
+        cached(torch.ones(1, 4), cache_ids=[f"{number}"])
+    modules[0].factor.data.fill_(3)
+    with pytest.raises(tcx.ModuleViolationError, match="weight `factor`: changed in place"):
+        backend.flush()
+    backend.close()
+    assert all(cached._opened().is_closed for cached in decorators)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, Union, overload
 
@@ -12,14 +12,15 @@ from .. import _native
 from ..engine import settings as all_settings
 from ..engine.place import OF_STORES, Place, check_id, modules, place
 from ..engine.place import native as native_place
-from ..engine.rows import Opening
-from ..errors import ClosedError, Error, InvalidSettingsError
+from ..engine.rows import Opening, Rows
+from ..engine.several import for_all
+from ..errors import ClosedError, InvalidSettingsError
 from ..identity.config import entries
+from ..runtime.weak import Alive
 from ..schema.declared import Array, Batch, Declared, Forwards, Returned, Value
 from ..sharing.reports import JobProgress, WatchedWorker
 from ..tensors.memory import default_arrays
 from .table import Table, open_table
-from .upkeep import Upkeep
 
 if TYPE_CHECKING:
     import numpy.typing
@@ -95,7 +96,8 @@ class Cache(Generic[Array]):
         self._mode = all_settings.check_mode(mode)
         self._arrays = arrays
         self._settings = all_settings.check(settings)
-        self._opened: list[Upkeep] = []
+        #: What a handle and its views share, as long as one of them is alive.
+        self._opened: Alive[Rows] = Alive()
         self._is_closed = False
 
     @property
@@ -142,7 +144,7 @@ class Cache(Generic[Array]):
         from .opening import open_module
 
         cached = open_module(self.opening(id, "torch", mode), module, **options)
-        self._opened.append(cached)
+        self._opened.add(cached._rows)
         return cached
 
     @overload
@@ -188,7 +190,7 @@ class Cache(Generic[Array]):
         for own, value in (metadata or {}).items():
             found += entries(own, value)
         table = open_table(self.opening(name, self._arrays or default_arrays(), mode).of(found, _provenance()), outputs, ids)
-        self._opened.append(table)
+        self._opened.add(table._rows)
         return table
 
     def opening(self, module: str, arrays: str, mode: str | None = None) -> Opening:
@@ -200,12 +202,13 @@ class Cache(Generic[Array]):
         return Opening(self._place, module, [], [], self._settings, chosen, arrays)
 
     def flush(self) -> None:
-        """Makes the rows of all modules and tables durable that were opened with this cache.
+        """Makes the rows of all modules and tables durable that were opened with this cache. A handle that nothing refers to any more has written
+        its rows before; rows that it lost were reported to the logger ``tcx_cache``.
 
         Raises:
             Error: if some cannot be made durable, after all were tried; the message names each of them.
         """
-        _for_all([own for own in self._opened if not own.is_closed], lambda own: own.flush())
+        for_all(self._open_ones(), lambda own: own.flush())
 
     def flush_local(self) -> None:
         """As :meth:`flush`, for a cache in an object store that may be away: it is enough if the rows are durable on this machine. They are sent
@@ -214,7 +217,7 @@ class Cache(Generic[Array]):
         Raises:
             Error: as :meth:`flush`.
         """
-        _for_all([own for own in self._opened if not own.is_closed], lambda own: own.flush_local())
+        for_all(self._open_ones(), lambda own: own.flush_local())
 
     def close(self) -> None:
         """Flushes and closes all modules and tables that were opened with this cache.
@@ -223,8 +226,11 @@ class Cache(Generic[Array]):
             Error: if rows are lost, after all are closed; the message names each reason.
         """
         self._is_closed = True
-        opened, self._opened = self._opened, []
-        _for_all(opened, lambda own: own.close())
+        opened, self._opened = self._opened, Alive()
+        for_all(opened.listed(), lambda own: own.close())
+
+    def _open_ones(self) -> list[Rows]:
+        return [own for own in self._opened.listed() if not own.is_closed]
 
     def __enter__(self) -> Cache[Array]:
         return self
@@ -239,23 +245,6 @@ class Cache(Generic[Array]):
         if isinstance(self._place, _native.Memory):
             raise InvalidSettingsError("a cache in memory belongs to this process: it cannot be pickled; use a directory")
         return _reopen, (self._place, self._mode, self._arrays, self._settings)
-
-
-def _for_all(opened: list[Upkeep], call: Callable[[Upkeep], None]) -> None:
-    """Calls a function with all of them, and raises what has gone wrong for any."""
-    errors: list[tuple[Upkeep, Exception]] = []
-    for own in opened:
-        try:
-            call(own)
-        except Exception as error:
-            errors.append((own, error))
-    if not errors:
-        return
-    first = errors[0][1]
-    if len(errors) == 1 or not isinstance(first, Error):
-        raise first
-    messages = (str(error) if f"`{own.id}`" in str(error) else f"module `{own.id}`: {error}" for own, error in errors)
-    raise type(first)(f"{len(errors)} modules or tables failed: {'; '.join(messages)}") from first
 
 
 def _reopen(path: str | os.PathLike[str], mode: str, arrays: str | None, settings: dict[str, Any]) -> Cache[Any]:

@@ -9,9 +9,11 @@ import torch
 
 from ..engine import ids as keys
 from ..engine.rows import Opening, Rows
+from ..engine.several import for_all
 from ..errors import InvalidOutputError
 from ..modules.cache import Cache
 from ..modules.table import Table
+from ..runtime.weak import Alive
 from ..schema.tree import Schema, node, parts, shown
 from ..torch.epoch import moved
 
@@ -54,7 +56,9 @@ class ArrowIPCCacheBackend:
         self.current_rank = int(os.environ.get("RANK", 0)) if current_rank is None else int(current_rank)
         self.outputs = outputs
         self._cache = Cache(cache_dir, **settings)
+        #: Those that were bound last, and all that are in use.
         self._rows: Rows | None = None
+        self._bound: Alive[Rows] = Alive()
         self._waiting = 0
 
     @property
@@ -63,14 +67,15 @@ class ArrowIPCCacheBackend:
         return self._cache
 
     def bind(self, rows: Rows) -> None:
-        """Uses the rows of a cached module, with its identity."""
+        """Uses the rows of a cached module, with its identity, beside those of modules that are bound already."""
         self._rows = rows
+        self._bound.add(rows)
 
     def table(self) -> Table:
         """The rows as a table: those of the module that uses the backend, or of the existing folder, whatever its identity is."""
         if self._rows is None:
-            self._rows = self._open()
-        return Table(self._rows)
+            self.bind(self._open())
+        return Table(cast(Rows, self._rows))
 
     def _open(self) -> Rows:
         schema = None if self.outputs is None else Schema(node(self.outputs))
@@ -104,15 +109,17 @@ class ArrowIPCCacheBackend:
             self.flush()
 
     def flush(self) -> None:
-        """Makes all rows durable."""
+        """Makes all rows durable.
+
+        Raises:
+            Error: if rows of any module that uses the backend are lost.
+        """
         self._waiting = 0
-        if self._rows is not None:
-            self._rows.flush()
+        for_all([own for own in self._bound.listed() if not own.is_closed], lambda own: own.flush())
 
     def close(self) -> None:
         """Flushes and closes."""
-        if self._rows is not None:
-            self._rows.close()
+        for_all(self._bound.listed(), lambda own: own.close())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopen, (self._cache, self.module_id, self.async_write, self.flush_every, self.outputs)
