@@ -472,3 +472,62 @@ def test_objects_without_tensors_cost_no_walk_for_each_batch(linear):
     assert Scan(linear).contents() is not None
     linear.kept = Slotted(torch.ones(1))
     assert Scan(linear).contents() is None
+
+
+class Holding(torch.nn.Module):
+    """Holds its own handle, and may be a part of another one."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+@pytest.mark.parametrize("of", ["the module", "one around it", "both", "the handle"])
+def test_a_copy_of_a_module_that_holds_its_own_handle_has_a_handle_of_its_own(directory, of):
+    module, x = frozen(Holding()), torch.ones(2, 4)
+    cached = tcx.cached(module, directory, id="m_v1", outputs=tcx.f32[2])
+    object.__setattr__(module, "cached", cached)
+    cached(x, ids=["a", "b"])
+    around = torch.nn.Sequential(module)
+    copies = {
+        "the module": lambda: copy.deepcopy(module),
+        "one around it": lambda: copy.deepcopy(around)[0],
+        "both": lambda: copy.deepcopy([cached, module])[1],
+        "the handle": lambda: copy.deepcopy(cached).module,
+    }
+    own = copies[of]()
+    assert own is not module and own.cached is not cached and own.cached.module is own
+    assert [*own.cached.state_dict()] == ["layer.weight", "layer.bias"] and own.cached.id == "m_v1"
+    assert torch.equal(own.cached(x, ids=["c", "d"]), module(x))
+    hooked = []
+    own.register_forward_hook(lambda *_: hooked.append(1))
+    assert torch.equal(own.cached(x, ids=["c", "d"]), module(x)) and not hooked, "the handle has hooks of its own"
+    assert cached.coverage(["a", "b", "c", "d"]).is_complete
+    # Another copy has changed before its handle is used.
+    other = copies[of]()
+    other.layer.weight.data.add_(1)
+    with pytest.raises(tcx.ModuleViolationError, match="its copy has other weights or adapters|changed in place"):
+        other.cached(x, ids=["e", "f"])
+        other.cached.flush()
+
+
+def test_an_attribute_that_is_set_on_a_handle_is_that_of_the_module(directory, linear):
+    cached = tcx.cached(linear, directory, id="m_v1")
+    x = torch.ones(2, 4)
+    cached(x, ids=["a", "b"])
+    cached.label = "one"
+    assert linear.label == "one" and cached.view(1).label == "one"
+    cached(x, ids=["c", "d"])
+    del cached.label
+    assert not hasattr(linear, "label") and not hasattr(cached, "label")
+    cached.eval().training = False
+    cached.factor = torch.ones(1)
+    assert linear.factor is cached.factor
+    with pytest.raises(tcx.ModuleViolationError, match="weight `factor`: was added or removed"):
+        cached(x, ids=["e", "f"])
+    del cached.factor
+    cached.bias = torch.nn.Parameter(torch.ones(2), requires_grad=False)
+    assert linear.bias is cached.bias

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import datetime
+import functools
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, Union
 
@@ -27,6 +28,7 @@ from ..sharing.shards import warm_sharded
 from ..tensors.streams import refuse_capture
 from . import checks
 from .computing import Computing
+from .loading import Loaded, NotLoadedError, Select, explain
 from .table import WarmReport, check_batch_size, distinct_positions, reopen, travel, warm
 from .upkeep import Upkeep, checked_view
 
@@ -67,13 +69,22 @@ class Cached(Upkeep, torch.nn.Module, Generic[Batch]):
     def __init__(self, computing: Computing, rows: Rows, view: int = 0, output_device: Any = None) -> None:
         torch.nn.Module.__init__(self)
         own = self.__dict__
-        own["_computing"], own["_rows"], own["_view"] = computing, rows, view
+        own["_rows"], own["_view"] = rows, view
         own["_output_device"] = None if output_device is None else torch.device(output_device)
-        inside = vars(computing.module)
-        own.update({name: inside[name] for name in _SHARED if name in inside})
         own["training"] = False
+        self._compute_with(computing)
+
+    def _compute_with(self, computing: Computing) -> None:
+        own, inside = self.__dict__, vars(computing.module)
+        own["_computing"] = computing
+        own.update({name: inside[name] for name in _SHARED if name in inside})
 
     def __getattr__(self, name: str) -> Any:
+        copied = self.__dict__.get("_copied")
+        if copied is not None:
+            self._compute_with(copied())
+            self.__dict__.pop("_copied", None)
+            return getattr(self, name)
         try:
             return super().__getattr__(name)
         except AttributeError:
@@ -82,10 +93,19 @@ class Cached(Upkeep, torch.nn.Module, Generic[Batch]):
                 raise
             return getattr(computing.module, name)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        # An attribute of the handle alone would not reach the module, which computes.
+        is_own = name in self.__dict__ or hasattr(type(self), name) or "_rows" not in self.__dict__
+        super().__setattr__(name, value) if is_own else setattr(self._computing.module, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        super().__delattr__(name) if name in self.__dict__ else delattr(self._computing.module, name)
+
     @property
     def module(self) -> torch.nn.Module:
         """The module inside."""
-        return self._computing.module
+        copied = self.__dict__.get("_copied")
+        return self._computing.module if copied is None else copied.args[0]
 
     def train(self, mode: bool = True) -> Cached[Batch]:
         """Changes nothing: the module stays in evaluation mode, also where it is a part of one that is trained."""
@@ -147,14 +167,14 @@ class Cached(Upkeep, torch.nn.Module, Generic[Batch]):
                 break
             listed = listed or keys.listed(ids)
             positions = distinct_positions(listed) if found is None else found.rows.distinct_missing()
-            loaded = _Loaded(self._load([listed[position] for position in positions], load), positions)
+            loaded = Loaded(self._load([listed[position] for position in positions], load), positions)
             try:
                 found = self._complete(listed, packed, found, loaded.select)
-            except _NotLoadedError:
+            except NotLoadedError:
                 # A row that was found before is gone: another process has invalidated or evicted it.
                 found = self._lookup(packed, device)
             except (TypeError, AttributeError) as error:
-                _explain(error, loaded.inputs)
+                explain(error, loaded.inputs)
                 raise
         return self._output(found, device)
 
@@ -353,41 +373,17 @@ class Cached(Upkeep, torch.nn.Module, Generic[Batch]):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Cached[Batch]:
         own = self._computing
-        return Cached(own.copied(copy.deepcopy(own.module, memo)), self._rows, self._view, self._output_device)
-
-
-#: Selects the inputs at some positions of a batch.
-Select = Callable[["list[int]"], Inputs]
-
-
-class _NotLoadedError(Exception):
-    """The inputs of a sample were not loaded, because its row was there."""
-
-
-class _Loaded:
-    """Inputs that were loaded for some samples of a batch."""
-
-    def __init__(self, split: Plan, positions: list[int]) -> None:
-        self._split = split
-        self._places = {position: number for number, position in enumerate(positions)}
-
-    @property
-    def inputs(self) -> Inputs:
-        """What was loaded."""
-        return self._split.inputs
-
-    def select(self, positions: list[int]) -> Inputs:
-        """The inputs of the samples at these positions of the batch."""
-        if not all(position in self._places for position in positions):
-            raise _NotLoadedError
-        return self._split.select([self._places[position] for position in positions])
-
-
-def _explain(error: Exception, inputs: Inputs) -> None:
-    """Adds to an error of `forward` what may be wrong with its inputs, where Python can (3.11)."""
-    is_list = any(isinstance(own, list) and own and isinstance(own[0], torch.Tensor) for own in inputs.args)
-    if is_list and hasattr(error, "add_note"):
-        error.add_note("tcx: `load` returned a list of tensors, which `forward` gets as a list; return `torch.stack(…)` if it expects one tensor")
+        module = copy.deepcopy(own.module, memo)
+        if vars(module):
+            return Cached(own.copied(module), self._rows, self._view, self._output_device)
+        # The copy is made of a module that holds this handle, and has nothing yet: its weights are looked at when the handle is used.
+        found: Cached[Batch] = Cached.__new__(Cached)
+        torch.nn.Module.__init__(found)
+        for name in _SHARED:
+            found.__dict__.pop(name, None)
+        held = {name: self.__dict__[name] for name in ("_rows", "_view", "_output_device", "training")}
+        found.__dict__.update(held, _copied=functools.partial(own.copied, module))
+        return found
 
 
 def _moved(value: Any, device: torch.device) -> Union[Any, "list[Any]"]:
