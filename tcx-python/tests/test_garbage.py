@@ -155,3 +155,23 @@ def test_a_cache_keeps_no_handle_that_nothing_refers_to(directory):
         assert list(directory.glob("holding_v1/seg-*"))
     assert kept.is_closed
     assert tcx.Cache(directory).table("t_v1", outputs=int, ids=int).coverage(range(3)).is_complete
+
+
+WHILE_WEIGHTS_ARE_LOOKED_AT = """
+import sys, torch, tcx_cache as tcx
+network = lambda: torch.nn.Linear(4, 4).eval().requires_grad_(False)
+torch.manual_seed(0)
+backbone = tcx.cached(network(), sys.argv[1], id="backbone_v1", outputs=tcx.f32[4])
+head = tcx.cached(network(), sys.argv[1], id="head_v1", outputs=tcx.f32[4], after=backbone, flush_interval=3600)
+head(torch.ones(2, 4), ids=["a", "b"])
+with backbone._computing.watch._lock.own:
+    # As the garbage collector may do in a thread that looks at the weights. The writer asks whether those of both are unchanged.
+    del head
+"""
+
+
+def test_a_handle_that_is_dropped_while_weights_are_looked_at_waits_for_no_lock(directory):
+    program = [sys.executable, "-c", WHILE_WEIGHTS_ARE_LOOKED_AT, str(directory)]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    assert tcx.Cache(directory).modules() == ["head_v1"] and list(directory.glob("head_v1/seg-*"))

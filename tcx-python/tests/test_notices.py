@@ -109,6 +109,23 @@ def test_what_the_engine_reports_goes_to_the_logger_of_the_package(damaged, capl
     assert all("damaged segment " in own.getMessage() and "run `tcx verify --repair`" in own.getMessage() for own in records)
 
 
+def test_ctrl_c_while_a_report_is_logged_is_raised_when_the_call_ends(damaged):
+    class Interrupted(logging.Handler):
+        def emit(self, record):
+            raise KeyboardInterrupt
+
+    logger, handler = logging.getLogger("tcx_cache"), Interrupted()
+    with tcx.Cache(damaged) as cache:
+        table = cache.table("t_v1", outputs=tcx.f32[64])
+        logger.addHandler(handler)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                table.get(["a"])
+                sum(range(1000))
+        finally:
+            logger.removeHandler(handler)
+
+
 PROGRAM = """
 import os, sys, tcx_cache as tcx
 {before}

@@ -1,7 +1,8 @@
-//! Memory that Python code owns, as an address and a length: the only file with `unsafe`.
+//! Memory that Python code owns, as an address and a length. Beside `arrow::capsules`, this is the only file with `unsafe`.
 //!
 //! The Python part of the package is the only caller. It passes contiguous memory of the CPU whose owner it holds until the call
-//! returns, and nothing writes to it at that time: tensors that it has just allocated, or inputs that the caller has handed over.
+//! returns: tensors that it has just allocated, inputs that the caller has handed over, or weights. The program promises not to write
+//! to inputs and weights during the call.
 
 #![expect(unsafe_code, reason = "memory of tensors and arrays, which Rust does not own")]
 

@@ -9,8 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use tcx_store::Trouble;
+
+use crate::store::dropped;
 
 /// Notices that wait at most: a program that computes for days may not call tcx.
 const MOST: usize = 64;
@@ -66,21 +69,32 @@ pub(crate) fn report(py: Python<'_>) {
     let Some(waiting) = WAITING.swap(None) else { return };
     // A child of `fork` has those of its parent, which reports them itself.
     let process = std::process::id();
+    let mut is_interrupted = false;
     for Notice { trouble, message, .. } in waiting.iter().filter(|own| own.process == process) {
         let reported = py
             .import("tcx_cache.runtime.notices")
             .and_then(|own| own.call_method1("report", (format!("{trouble:?}"), &**message)));
         if let Err(error) = reported {
-            // The interpreter ends, or a handler of the program has failed.
-            error.write_unraisable(py, None);
+            // Ctrl-C is no failure of the handler, which it has stopped.
+            let is_ctrl_c = error.is_instance_of::<PyKeyboardInterrupt>(py);
+            is_interrupted |= is_ctrl_c;
+            if !is_ctrl_c {
+                // The interpreter ends, or a handler of the program has failed.
+                error.write_unraisable(py, None);
+            }
             write(*trouble, message);
         }
+    }
+    if is_interrupted {
+        // This raises nothing itself: the next line of the program in Python is where Ctrl-C comes again.
+        let _ = py.import("_thread").and_then(|own| own.call_method0("interrupt_main"));
     }
 }
 
 /// Reports what waits; Python ends.
 #[pyfunction]
 pub(crate) fn end_notices(py: Python<'_>) {
+    dropped::wait(py);
     report(py);
     HAS_ENDED.store(true, Ordering::Relaxed);
 }

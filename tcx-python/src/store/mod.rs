@@ -1,6 +1,7 @@
 //! A table of a cache: lookups, inserts, upkeep.
 
 pub(crate) mod attestation;
+pub(crate) mod dropped;
 pub(crate) mod folders;
 pub(crate) mod memory;
 mod mode;
@@ -381,9 +382,9 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        // The last handle waits for the writer, which may need the GIL to ask whether weights are unchanged.
-        let mut opened = self.opened.swap(None);
         // Notices wait for the next call: an exception may be on its way, with which no code of Python runs.
-        let _ = Python::try_attach(|py| py.detach(|| drop(opened.take())));
+        if let Some(opened) = self.opened.swap(None) {
+            dropped::let_go(opened);
+        }
     }
 }
