@@ -5,7 +5,7 @@ use crate::read::lookup::Lookup;
 use crate::read::lookup_options::LookupOptions;
 use crate::schema::key::Keys;
 use crate::store::Store;
-use crate::store::invalidate::Reach;
+use crate::store::stored_keys::Reach;
 
 impl Store {
     /// Calls `see` with every key that is there now and its view. A key may come several times.

@@ -18,6 +18,7 @@ pub(crate) mod passed;
 pub(crate) mod place;
 mod separate;
 pub(crate) mod sessions;
+pub(crate) mod stored_keys;
 mod trim;
 pub(crate) mod upkeep;
 

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::options::WhenFull;
 use crate::storage::{LocalStorage, System};
-use crate::store::invalidate::{Reach, StoredRow};
+use crate::store::stored_keys::{Reach, StoredRow};
 use crate::testing::{
     Fault, Faulty, compute, go_ahead, kill_z, names, process, put, reader, seal_all, spec, values,
     with_a_replacement, with_operations,

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, SystemTime};
 
 use crate::LookupOptions;
-use crate::store::invalidate::Reach;
+use crate::store::stored_keys::Reach;
 use crate::testing::{Fault, Faulty};
 use crate::testing::{column, compute, keys, names, process, reader, replace, values, with_operations};
 use crate::{Keys, RecomputeSession};
