@@ -116,11 +116,10 @@ def test_ctrl_c_while_a_report_is_logged_is_raised_when_the_call_ends(damaged):
 
     logger, handler = logging.getLogger("tcx_cache"), Interrupted()
     with tcx.Cache(damaged) as cache:
-        table = cache.table("t_v1", outputs=tcx.f32[64])
         logger.addHandler(handler)
         try:
             with pytest.raises(KeyboardInterrupt):
-                table.get(["a"])
+                cache.table("t_v1", outputs=tcx.f32[64])
                 sum(range(1000))
         finally:
             logger.removeHandler(handler)
