@@ -13,8 +13,6 @@ use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use tcx_store::Trouble;
 
-use crate::store::dropped;
-
 /// Notices that wait at most: a program that computes for days may not call tcx.
 const MOST: usize = 64;
 
@@ -92,9 +90,7 @@ pub(crate) fn report(py: Python<'_>) {
 }
 
 /// Reports what waits; Python ends.
-#[pyfunction]
-pub(crate) fn end_notices(py: Python<'_>) {
-    dropped::wait(py);
+pub(crate) fn end(py: Python<'_>) {
     report(py);
     HAS_ENDED.store(true, Ordering::Relaxed);
 }

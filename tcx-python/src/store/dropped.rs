@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwapOption;
 use pyo3::prelude::*;
 
+use crate::interop::notices;
 use crate::store::mode::Opened;
 
 /// How long a thread waits for a table that it has dropped: rows that wait are mostly written by then.
@@ -76,7 +77,7 @@ pub(crate) fn let_go(opened: Arc<Opened>) {
     });
 }
 
-/// The writer may need the GIL. Where Python has ended, there is none.
+/// The writer may need the GIL. Where Python has ended, it is not available.
 fn drop_without_gil(run: impl FnOnce() + Send) {
     let mut run = Some(run);
     let mut once = || run.take().into_iter().for_each(|run| run());
@@ -85,8 +86,15 @@ fn drop_without_gil(run: impl FnOnce() + Send) {
     once();
 }
 
-/// Waits until all tables that this process has dropped are written; Python ends.
-pub(crate) fn wait(py: Python<'_>) {
+/// Waits for the tables that this process has dropped, and reports what waits; Python ends.
+#[pyfunction]
+pub(crate) fn end_notices(py: Python<'_>) {
+    wait(py);
+    notices::end(py);
+}
+
+/// Waits until all tables that this process has dropped are written.
+fn wait(py: Python<'_>) {
     py.detach(|| {
         let is_awaited = || DROPPING.load().iter().any(|own| own.iter().any(|own| own.is_awaited()));
         while is_awaited() {
