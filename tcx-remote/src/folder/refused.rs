@@ -63,9 +63,11 @@ impl Inner {
     /// Removes segments again for which that is due, also those that wait here no longer.
     pub(super) fn take_back_again(&self) -> io::Result<()> {
         let due: Vec<_> = self.state(|state| {
-            let due = state.refused.iter().filter(|(_, refused)| refused.removed > 0 && refused.is_due());
+            let due = state.refused.iter().filter(|(_, refused)| refused.is_due());
             due.map(|(name, refused)| (name.clone(), refused.origin.clone())).collect()
         })?;
+        // What waits is removed when it is tried to be sent.
+        let due = due.into_iter().filter(|(name, _)| self.near.find_spooled(name).is_none());
         for (name, origin) in due {
             let Attempt::Own(_alone) = try_lock(&self.lock_of(&name)?)? else { continue };
             if self.is_of(&origin)? {

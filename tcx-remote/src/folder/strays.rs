@@ -103,7 +103,11 @@ impl Inner {
             }
             match self.is_there(&stray) {
                 Some(true) => {}
-                Some(false) if stray.is_uncompared() => return Err(taken_back(&stray)),
+                Some(false) if stray.is_uncompared() => {
+                    // A removal that may still come must not meet another change of this number.
+                    stray.fate = Fate::Removed;
+                    return self.create_again_if_met(stray);
+                }
                 Some(false) if !stray.may_come() => return Ok(()),
                 _ => return self.wait_for_answer(stray),
             }

@@ -113,12 +113,13 @@ impl Core {
             };
             keys.filter(|(key, view)| !is_dead(key, *view))
                 .for_each(|(key, view)| see(StoredRow { key: &key, view }));
-            if is_damaged && is_served && reach == Reach::There {
+            // Where a read has failed, that is why a key is missing.
+            let has_failed = segment.failures() > failures;
+            if is_damaged && !has_failed && is_served && reach == Reach::There {
                 // What it stands for was not visited, and is served from now on.
                 self.doubt(segment);
             }
-            if segment.failures() > failures
-                || is_damaged && reach == Reach::There && (is_served || self.may_be_sound(segment))
+            if has_failed || is_damaged && reach == Reach::There && (is_served || self.may_be_sound(segment))
             {
                 first_unread = first_unread.or(Some(segment.name()));
             } else if is_damaged && reach == Reach::There {

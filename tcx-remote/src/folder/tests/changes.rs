@@ -344,3 +344,23 @@ fn a_change_that_comes_late_to_an_older_copy_is_taken_back_unless_it_is_that_of_
         assert_ne!(has(&server, &change(2)), is_own);
     }
 }
+
+#[test]
+fn a_removal_that_was_answered_with_an_error_meets_no_later_change_of_its_number() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (_tier, folder) = folder(&server, &[0, 1]);
+    let before = server.object(&key(&change(1))).unwrap();
+    server.remove(&key(&change(1)));
+    (0..10).for_each(|_| server.fail_next(Operation::Delete, &change(2), Fault::Denied));
+    folder.create_if_absent(&change(2), b"a tombstone").unwrap_err();
+    server.forget_planned();
+    // One of its tries has had its effect, and another may come.
+    server.remove(&key(&change(2)));
+    folder.try_now();
+    folder.list().unwrap();
+    server.put(&key(&change(1)), &before);
+    folder.try_now();
+    folder.create_if_absent(&change(2), b"another one").unwrap_err();
+    assert!(!has(&server, &change(2)));
+}

@@ -264,6 +264,7 @@ fn far_rows_that_cannot_be_read_are_misses_and_no_damage_until_they_can_be_read_
         wire.ruled(|_| Err(ErrorKind::TimedOut.into()));
         assert_eq!(check(&store, &[1, 2, 3]), 3, "{compression:?}");
         assert!(store.stats().failed_reads >= 3);
+        store.invalidate_where(|_| false).unwrap_err();
         wire.ruled(|_| Ok(()));
         assert_eq!(check(&store, &[1, 2, 3]), 0);
         assert_eq!(store.stats().damaged_segments, 0);
