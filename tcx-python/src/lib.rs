@@ -36,6 +36,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<contents::Contents>()?;
     module.add_function(wrap_pyfunction!(command::command, module)?)?;
     module.add_function(wrap_pyfunction!(store::dropped::end_notices, module)?)?;
+    module.add_function(wrap_pyfunction!(store::dropped::wait_for_dropped, module)?)?;
     module.add_function(wrap_pyfunction!(weights::checksum, module)?)?;
     module.add_function(wrap_pyfunction!(weights::sample, module)?)?;
     module.add_function(wrap_pyfunction!(store::folders::modules, module)?)?;

@@ -175,3 +175,33 @@ def test_a_handle_that_is_dropped_while_weights_are_looked_at_waits_for_no_lock(
     done = subprocess.run(program, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and not done.stderr, done.stderr
     assert tcx.Cache(directory).modules() == ["head_v1"] and list(directory.glob("head_v1/seg-*"))
+
+
+WHILE_A_DROPPED_HANDLE_WAITS = """
+import sys, threading, time, torch, tcx_cache as tcx
+from pathlib import Path
+network = lambda: torch.nn.Linear(4, 4).eval().requires_grad_(False)
+torch.manual_seed(0)
+with tcx.Cache(sys.argv[1], flush_interval=3600) as cache:
+    backbone = cache.module(network(), "backbone_v1", outputs=tcx.f32[4])
+    head = cache.module(network(), "head_v1", outputs=tcx.f32[4], after=backbone)
+    head(torch.ones(2, 4), ids=["a", "b"])
+    held = threading.Event()
+    def look():
+        with backbone._computing.watch._lock.own:
+            held.set()
+            time.sleep(7)
+    threading.Thread(target=look).start()
+    held.wait()
+    # It is waited for, but not for so long.
+    del head
+    assert not list(Path(sys.argv[1]).glob("head_v1/seg-*"))
+    cache.flush()
+    assert list(Path(sys.argv[1]).glob("head_v1/seg-*"))
+"""
+
+
+def test_a_flush_waits_for_the_rows_of_handles_that_were_dropped(directory):
+    program = [sys.executable, "-c", WHILE_A_DROPPED_HANDLE_WAITS, str(directory)]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and not done.stderr, done.stderr

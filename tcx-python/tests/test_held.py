@@ -195,3 +195,36 @@ def test_an_object_in_an_array_whose_value_is_not_known_is_refused():
     module = holding(numpy.array([object()], object))
     with pytest.raises(tcx.InvalidWeightsError, match="array `own`: holds a `builtins.object`, whose value is not known; replace it by the numbers"):
         tcx.cached(module, None, id="m_v1")
+
+
+def _containing_itself():
+    items = []
+    items.append(items)
+    array = numpy.empty(1, dtype=object)
+    array[0] = items
+    return array
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        numpy.ma.masked,
+        numpy.array([(1.0, "a")], [("size", "f4"), ("name", object)])[0],
+        numpy.array(["\ud800", None], dtype=object),
+        _containing_itself(),
+    ],
+    ids=["the constant `masked`", "a record with an object", "a string that is no text", "a list that contains itself"],
+)
+def test_a_module_with_an_unusual_value_opens(directory, value):
+    class Holds(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.value = value
+            self.register_buffer("scale", torch.ones(1))
+
+        def forward(self, x):
+            return x * self.scale
+
+    with tcx.Cache(directory) as cache:
+        cached = cache.module(Holds().eval(), "holds_v1")
+        assert cached(torch.ones(2, 3), ids=["a", "b"]).shape == (2, 3)

@@ -17,7 +17,7 @@ use crate::store::mode::Opened;
 
 /// How long a thread waits for a table that it has dropped: rows that wait are mostly written by then.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long the end of Python sleeps before it looks again.
+/// How long a wait sleeps before it looks again.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// A table that is being dropped by a thread of this process.
@@ -86,19 +86,24 @@ fn drop_without_gil(run: impl FnOnce() + Send) {
     once();
 }
 
-/// Waits for the tables that this process has dropped, and reports what waits; Python ends.
+/// Waits for the tables that this process has dropped, and reports what waits; Python ends. Ctrl-C ends the wait.
 #[pyfunction]
-pub(crate) fn end_notices(py: Python<'_>) {
-    wait(py);
+pub(crate) fn end_notices(py: Python<'_>) -> PyResult<()> {
+    let waited = wait_for_dropped(py);
     notices::end(py);
+    waited
 }
 
 /// Waits until all tables that this process has dropped are written.
-fn wait(py: Python<'_>) {
-    py.detach(|| {
-        let is_awaited = || DROPPING.load().iter().any(|own| own.iter().any(|own| own.is_awaited()));
-        while is_awaited() {
-            thread::sleep(PAUSE);
-        }
-    });
+///
+/// # Errors
+///
+/// Returns the exception of a signal, such as that of Ctrl-C, which ends the wait.
+#[pyfunction]
+pub(crate) fn wait_for_dropped(py: Python<'_>) -> PyResult<()> {
+    while DROPPING.load().iter().any(|own| own.iter().any(|own| own.is_awaited())) {
+        py.detach(|| thread::sleep(PAUSE));
+        py.check_signals()?;
+    }
+    Ok(())
 }

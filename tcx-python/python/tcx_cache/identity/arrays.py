@@ -59,6 +59,10 @@ def is_copied(value: Any) -> bool:
 
 def objects(array: Any) -> Iterator[Any]:
     """The objects in an array, also those in its fields."""
+    import numpy
+
+    # A record of an array has fields that are no arrays.
+    array = numpy.asarray(array)
     if array.dtype.names is not None:
         for name in array.dtype.names:
             yield from objects(array[name])
@@ -124,7 +128,9 @@ def _contents(value: Any) -> str:
     if _is_masked(mask):
         hasher.part(b"mask")
         _add(hasher, numpy.asarray(mask))
-        _add(hasher, numpy.asarray(value.fill_value))
+        # Of the constant `masked`, which has none of its own, it cannot be read.
+        fill = numpy.ma.default_fill_value(value.dtype) if value is numpy.ma.masked else value.fill_value
+        _add(hasher, numpy.asarray(fill))
     return hasher.digest()
 
 
@@ -167,5 +173,6 @@ def _text(item: Any) -> str | None:
         return repr(item)
     try:
         return repr(entries("", item))
-    except InvalidWeightsError:
+    except (InvalidWeightsError, RecursionError, ValueError):
+        # A list that contains itself, or a string that is no text, has none.
         return None

@@ -202,12 +202,13 @@ class Cache(Generic[Array]):
         return Opening(self._place, module, [], [], self._settings, chosen, arrays)
 
     def flush(self) -> None:
-        """Makes the rows of all modules and tables durable that were opened with this cache. A handle that nothing refers to any more has written
-        its rows before; rows that it lost were reported to the logger ``tcx_cache``.
+        """Makes the rows of all modules and tables durable that were opened with this cache. It waits for the rows of handles that nothing refers
+        to any more; what such a handle has lost is reported to the logger ``tcx_cache``.
 
         Raises:
             Error: if some cannot be made durable, after all were tried; the message names each of them.
         """
+        _native.wait_for_dropped()
         for_all(self._open_ones(), lambda own: own.flush())
 
     def flush_local(self) -> None:
@@ -217,6 +218,7 @@ class Cache(Generic[Array]):
         Raises:
             Error: as :meth:`flush`.
         """
+        _native.wait_for_dropped()
         for_all(self._open_ones(), lambda own: own.flush_local())
 
     def close(self) -> None:
@@ -227,7 +229,10 @@ class Cache(Generic[Array]):
         """
         self._is_closed = True
         opened, self._opened = self._opened, Alive()
-        for_all(opened.listed(), lambda own: own.close())
+        try:
+            _native.wait_for_dropped()
+        finally:
+            for_all(opened.listed(), lambda own: own.close())
 
     def _open_ones(self) -> list[Rows]:
         return [own for own in self._opened.listed() if not own.is_closed]
