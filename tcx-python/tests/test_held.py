@@ -11,7 +11,7 @@ import torch
 from conftest import frozen
 
 import tcx_cache as tcx
-from tcx_cache.identity.unsaved import Scan
+from tcx_cache.identity.unsaved import Scan, is_same_content
 from tcx_cache.identity.watch import Known
 
 PAIR = numpy.dtype([("scale", "f4"), ("name", "U4")], align=True)
@@ -228,3 +228,29 @@ def test_a_module_with_an_unusual_value_opens(directory, value):
     with tcx.Cache(directory) as cache:
         cached = cache.module(Holds().eval(), "holds_v1")
         assert cached(torch.ones(2, 3), ids=["a", "b"]).shape == (2, 3)
+
+
+@pytest.mark.parametrize("items", [[numpy.str_("a"), numpy.float32(1)], [(1, "a"), (2, ("b", None))]], ids=["numpy's own", "tuples"])
+def test_values_in_an_array_that_hold_nothing_need_no_walk_for_each_batch(items):
+    module, array = torch.nn.Identity().eval(), numpy.empty(2, dtype=object)
+    array[:] = items
+    module.array = array
+    assert Scan(module).contents() is not None
+
+
+def test_a_counter_of_a_function_needs_no_walk_for_each_batch():
+    def counting():
+        calls, scale = 0, torch.ones(1)
+
+        def count(x):
+            nonlocal calls
+            calls += 1
+            return x * scale
+
+        return count
+
+    module = torch.nn.Identity().eval()
+    module.count = counting()
+    scan = Scan(module)
+    module.count(torch.ones(1))
+    assert all(is_same_content(cell, held) for cell, held in scan.cells)

@@ -27,6 +27,7 @@ use crate::options::ClientOptions;
 use crate::url::StoreUrl;
 
 pub use create::Created;
+pub(crate) use write::Removed;
 
 /// The objects under one prefix of a store. Every method waits for the store, within the deadline of the
 /// [options](ClientOptions::deadline), in synchronous code and inside any runtime. Clones share their connections and counters.

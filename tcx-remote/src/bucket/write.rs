@@ -20,6 +20,15 @@ const PART: u64 = LARGEST_REQUEST;
 /// Parts in flight together, each in memory.
 const PARTS_IN_FLIGHT: usize = 4;
 
+/// How an object was removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Removed {
+    /// By one request, which was answered.
+    ForGood,
+    /// Others before it had no answer, or an error: the store may do what they ask for later.
+    PerhapsAgain,
+}
+
 impl Bucket {
     /// Writes an object. One that has its name is replaced, so it has to be the same.
     ///
@@ -55,11 +64,26 @@ impl Bucket {
     ///
     /// Returns an error if the store cannot be reached or denies access.
     pub fn delete(&self, name: &str) -> io::Result<()> {
+        self.remove(name).map(drop)
+    }
+
+    /// As [`delete`](Self::delete). Says whether nothing of it may still be on its way to the store.
+    ///
+    /// # Errors
+    ///
+    /// As [`delete`](Self::delete).
+    pub(crate) fn remove(&self, name: &str) -> io::Result<Removed> {
         let key = self.key(name)?;
         self.call("remove", name, 0, |client, mut deadline| async move {
-            match client.attempts(&mut deadline, || client.store.delete(&key)).await {
-                Err(failure) if failure.kind == io::ErrorKind::NotFound => Ok(()),
-                done => done,
+            let mut tries = 0;
+            let removed = client.attempts(&mut deadline, || {
+                tries += 1;
+                client.store.delete(&key)
+            });
+            match removed.await {
+                Err(failure) if failure.kind != io::ErrorKind::NotFound => Err(failure),
+                _ if tries == 1 => Ok(Removed::ForGood),
+                _ => Ok(Removed::PerhapsAgain),
             }
         })
     }

@@ -8,7 +8,8 @@ use std::time::{Instant, SystemTime};
 use tcx_store::unstable::runtime;
 
 use super::Inner;
-use super::strays::{AT_ONCE, COMES_WITHIN};
+use super::strays::COMES_WITHIN;
+use crate::bucket::Removed;
 use crate::near::lock::{Attempt, try_lock};
 
 /// A segment that is not sent, because the store has another module, and was removed there: an earlier try may have brought it.
@@ -42,15 +43,14 @@ impl Inner {
             tracing::debug!(segment = %name, "not taken back yet: {error}");
             return;
         }
-        let start = runtime::now();
-        let removed = self.send(|bucket| bucket.delete(&self.key(name)));
-        let is_certain = removed.is_ok() && runtime::now().duration_since(start) < AT_ONCE;
+        let removed = self.send(|bucket| bucket.remove(&self.key(name)));
+        let is_certain = matches!(removed, Ok(Removed::ForGood));
         let noted = match before {
             None if is_certain => {
                 self.near.forget_removal(name);
                 Ok(())
             }
-            Some(at) if is_certain => self.near.note_removal(name, at),
+            Some(at) if is_certain => self.near.note_removal(name, at.min(runtime::wall())),
             _ => self.near.note_removal(name, runtime::wall()),
         };
         if let Err(error) = noted {
@@ -87,7 +87,11 @@ impl Inner {
 
     /// Makes sure that no removal of a segment may come after it is sent. The caller has its lock.
     pub(super) fn check_removed(&self, name: &str, path: &Path) -> io::Result<()> {
-        if self.near.removed_at(name).is_some_and(|at| !is_over(at)) {
+        if let Some(at) = self.near.removed_at(name).filter(|at| !is_over(*at)) {
+            if at > runtime::wall() {
+                // A clock was set back: it is waited for from now on, and not until that time.
+                self.near.note_removal(name, runtime::wall())?;
+            }
             return Err(removal_under_way(path));
         }
         self.near.forget_removal(name);

@@ -9,11 +9,8 @@ use tcx_store::unstable::runtime;
 
 use super::changes::Found;
 use super::{Inner, SHORT};
-use crate::bucket::Created;
+use crate::bucket::{Created, Removed};
 use crate::copy::files::{Kind, change, kind};
-
-/// An answer within this time is that of the first try.
-pub(super) const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// What was answered with an error may come to the store as much later.
 pub(super) const COMES_WITHIN: Duration = Duration::from_mins(2);
@@ -26,7 +23,7 @@ pub(super) struct Stray {
     /// The history that was known before.
     origin: String,
     fate: Fate,
-    /// Since when a removal may come that was not answered at once, or with an error.
+    /// Since when a removal may come of which one try had no answer, or an error.
     removal: Option<Instant>,
 }
 
@@ -111,10 +108,9 @@ impl Inner {
                 Some(false) if !stray.may_come() => return Ok(()),
                 _ => return self.wait_for_answer(stray),
             }
-            let start = runtime::now();
-            let removed = self.send(|bucket| bucket.delete(&self.key(&stray.name)));
+            let removed = self.send(|bucket| bucket.remove(&self.key(&stray.name)));
             self.wrote()?;
-            if removed.is_err() || runtime::now().duration_since(start) >= AT_ONCE {
+            if !matches!(removed, Ok(Removed::ForGood)) {
                 stray.removal = Some(runtime::now());
             }
             if let Err(error) = removed {

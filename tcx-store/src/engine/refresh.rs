@@ -20,7 +20,7 @@ impl Core {
             Ok(mut refresh) if refresh.is_due() => {
                 let is_new = self.refresh_with(&mut refresh, false)?;
                 if refresh.may_have_moved(self.storage.moves()) {
-                    self.reopen_moved();
+                    self.map_arrived();
                 }
                 Ok(is_new)
             }
@@ -30,10 +30,10 @@ impl Core {
     }
 
     /// Maps segments that have come to this machine since they were opened, without a listing.
-    fn reopen_moved(&self) {
+    fn map_arrived(&self) {
         // The next look is soon.
         let Ok(mut live) = self.live.try_lock() else { return };
-        if live.reopen_moved() {
+        if live.map_arrived() {
             self.install(&mut live);
         }
     }

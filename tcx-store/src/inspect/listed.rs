@@ -1,5 +1,6 @@
 //! The segments that a look at a folder has found.
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::sync::OnceLock;
 use std::time::UNIX_EPOCH;
@@ -11,7 +12,7 @@ use crate::live::folder::Live;
 use crate::live::listing::Listing;
 use crate::segment::{Segment, SegmentError};
 use crate::storage::Storage;
-use crate::storage::name::SegmentName;
+use crate::storage::name::{FileName, SegmentName};
 use crate::sys::clock::time;
 
 /// A folder that changes while it is looked at is looked at so often.
@@ -19,22 +20,28 @@ const LOOKS_AT_MOST: usize = 5;
 
 /// The names in the folder, with those of segments that are gone since and were opened, and the segments that have come since: nothing is
 /// known of these, if the folder changes faster than it is looked at. Rows that were joined while it was listed are in one or the other.
-pub(super) fn settled(live: &mut Live, storage: &dyn Storage) -> Result<(Vec<String>, Vec<SegmentName>)> {
-    for look in 1.. {
+pub(super) fn settled(
+    live: &mut Live,
+    storage: &dyn Storage,
+) -> Result<(Vec<String>, BTreeSet<SegmentName>)> {
+    let mut looks = 0;
+    loop {
+        looks += 1;
         live.refresh()?;
-        let names = storage.list().map_err(|e| Error::io("cannot list", storage.path(), e))?;
+        let mut names = storage.list().map_err(|e| Error::io("cannot list", storage.path(), e))?;
         let listed = Listing::of(&names).segments;
         let is_new =
             |name: &SegmentName| live.segments.opened(*name).is_none() && !live.segments.is_gone(*name);
-        let came: Vec<SegmentName> = listed.iter().filter(|name| is_new(name)).copied().collect();
-        if came.is_empty() || look == LOOKS_AT_MOST {
+        let came: BTreeSet<SegmentName> = listed.iter().filter(|name| is_new(name)).copied().collect();
+        if came.is_empty() || looks == LOOKS_AT_MOST {
+            names.retain(
+                |name| !matches!(FileName::parse(name), Some(FileName::Segment(own)) if came.contains(&own)),
+            );
             let open = live.segments.usable().into_iter().map(|segment| segment.name());
-            let gone: Vec<String> =
-                open.filter(|name| !listed.contains(name)).map(|name| name.to_string()).collect();
-            return Ok((names.into_iter().chain(gone).collect(), came));
+            names.extend(open.filter(|name| !listed.contains(name)).map(|name| name.to_string()));
+            return Ok((names, came));
         }
     }
-    unreachable!("the last look returns")
 }
 
 /// A segment that has come since the folder was looked at.

@@ -17,7 +17,7 @@ use crate::live::damage::DamagedFiles;
 use crate::live::listing::Listing;
 use crate::live::retention::Retention;
 use crate::live::run_set::RunSet;
-use crate::live::segment_set::SegmentSet;
+use crate::live::segment_set::{Moved, SegmentSet};
 use crate::live::snapshot::Snapshot;
 use crate::schema::spec::Spec;
 use crate::segment::Segment;
@@ -111,10 +111,10 @@ impl Live {
         Ok(self.has_new_files || self.changes.shown() != self.shown)
     }
 
-    /// Opens the segments again that have come to this machine, or have left it. Returns whether readers need a new snapshot.
-    pub(crate) fn reopen_moved(&mut self) -> bool {
+    /// Maps the segments that have come to this machine since they were opened. Returns whether readers need a new snapshot.
+    pub(crate) fn map_arrived(&mut self) -> bool {
         let Some(identity) = &self.identity else { return false };
-        self.has_new_files |= self.segments.reopen_moved(identity);
+        self.has_new_files |= self.segments.reopen_moved(identity, Moved::Here);
         self.has_new_files
     }
 

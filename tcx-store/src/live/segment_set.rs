@@ -11,6 +11,8 @@ use std::time::Instant;
 
 use arrow_schema::SchemaRef;
 
+pub(crate) use far::Moved;
+
 use crate::changes::KnownChanges;
 use crate::changes::instance::KnownIdentity;
 use crate::schema::leaf::Leaf;
@@ -118,7 +120,7 @@ impl SegmentSet {
         let incomplete = std::mem::take(&mut self.incomplete);
         self.known.retain(|name, _| !incomplete.contains(name));
         let unlisted = unopened.keys().chain(&incomplete).filter(|name| !listed.contains(name));
-        opened.moved = self.reopen_moved(identity);
+        opened.moved = self.reopen_moved(identity, Moved::Any);
         let new: Vec<SegmentName> =
             listed.iter().chain(unlisted).filter(|name| !self.known.contains_key(name)).copied().collect();
         let mut far = self.open_far(&new, identity);

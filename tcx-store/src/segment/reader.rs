@@ -48,7 +48,7 @@ struct Ahead {
     unread: HashMap<usize, Instant>,
 }
 
-/// So many blocks that were read ahead are kept in mind without a look at whether they are needed.
+/// This number of blocks that were read ahead is kept in mind without a look at whether they are needed.
 const FEW: usize = 64;
 
 /// So long a block is not asked for by itself that could not be read with others: a lookup would wait for each of its rows.

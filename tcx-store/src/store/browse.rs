@@ -29,7 +29,7 @@ impl Store {
     /// Returns an error if the folder cannot be listed or is not the one that was opened, or if a file cannot be read.
     pub fn each_key(&self, mut see: impl FnMut(&[u8], u32)) -> Result<()> {
         self.refresh()?;
-        self.reader()?.each_key(Reach::Served, |row| see(row.key, row.view)).map(drop)
+        self.reader()?.each_key(Reach::Served, |row| see(row.key, row.view))
     }
 
     /// Some of the keys of a view, at most `most`: enough to see what keys look like. Looks at few rows, however large the store

@@ -91,7 +91,7 @@ impl Store {
         self.writer()?;
         self.list_all()?;
         let mut keys = Vec::new();
-        let seen = self.core.each_key(Reach::There, |row| {
+        let (seen, unreadable) = self.core.visit_keys(Reach::There, |row| {
             if is_doomed(row.key) {
                 keys.push(row.key.into());
             }
@@ -101,8 +101,10 @@ impl Store {
             self.keep_gone()?;
         }
         self.kill_keys(keys)?;
-        let unreadable = seen?;
-        if unreadable.is_empty() { Ok(()) } else { self.core.kill_unreadable(&unreadable) }
+        if !unreadable.is_empty() {
+            self.core.kill_unreadable(&unreadable)?;
+        }
+        seen
     }
 
     /// Invalidates the rows that were computed before `time`, also those that this process cannot see: rows that another one has not

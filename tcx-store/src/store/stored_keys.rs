@@ -57,17 +57,23 @@ impl Core {
         self.drop_damaged(&DamagedFiles { segments: vec![segment.clone()], ..DamagedFiles::default() });
     }
 
-    /// Calls `see` with every row within `reach`. A key may come several times. Returns the segments within [`Reach::There`] that have keys
-    /// which are damaged for good, and are left out: a process that has read them before serves their rows.
+    /// Calls `see` with every row within `reach`. A key may come several times.
     ///
     /// # Errors
     ///
-    /// Returns an error if a file cannot be read now, or may have been misread; the keys of all other files have been visited.
-    pub(crate) fn each_key(
+    /// Returns an error if a file cannot be read now, or may have been misread; the keys of all other files have been visited. Keys that are
+    /// damaged for good are left out.
+    pub(crate) fn each_key(&self, reach: Reach, see: impl FnMut(StoredRow<'_>)) -> Result<()> {
+        self.visit_keys(reach, see).0
+    }
+
+    /// As [`each_key`](Self::each_key). Also returns the segments within [`Reach::There`] that have keys which are damaged for good: a process
+    /// that has read them before serves their rows.
+    pub(crate) fn visit_keys(
         &self,
         reach: Reach,
         mut see: impl FnMut(StoredRow<'_>),
-    ) -> Result<Vec<SegmentName>> {
+    ) -> (Result<()>, Vec<SegmentName>) {
         let unread = |name: SegmentName| {
             let path = self.storage.path().join(name.to_string());
             let advice =
@@ -132,6 +138,6 @@ impl Core {
                 see(StoredRow { key, view });
             }
         }
-        first_unread.map_or(Ok(unreadable), |name| Err(unread(name)))
+        (first_unread.map_or(Ok(()), |name| Err(unread(name))), unreadable)
     }
 }

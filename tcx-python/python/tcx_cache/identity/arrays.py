@@ -77,7 +77,19 @@ def looked_at(array: Any) -> int:
 
 def are_plain(items: list[Any]) -> bool:
     """Whether objects hold nothing that a walk would find."""
-    return all(type(item) in _SIMPLE for item in items)
+    return all(map(_is_simple, items))
+
+
+def _is_simple(item: Any) -> bool:
+    own = type(item)
+    if own in _SIMPLE:
+        return True
+    if own is tuple:
+        return all(map(_is_simple, item))
+    import numpy
+
+    # A record may have objects in its fields.
+    return isinstance(item, numpy.generic) and not isinstance(item, numpy.void)
 
 
 def check_objects(items: list[Any], name: str, is_walked: Callable[[Any], bool]) -> None:

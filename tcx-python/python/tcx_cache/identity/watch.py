@@ -16,7 +16,7 @@ from . import sample
 from .adapters import adapters
 from .arrays import as_tensor, is_copied, looked_at
 from .script import script
-from .unsaved import Scan, content, left_out
+from .unsaved import Scan, is_same_content, left_out
 from .weights import contiguous, fingerprint, refuse, saved
 from .wrappers import flat
 
@@ -152,7 +152,7 @@ class _Walk:
 
     def is_same(self) -> bool:
         """Whether another walk would find the same."""
-        return self.contents.are_same() and (not self.cells or all(content(cell) is held for cell, held in self.cells))
+        return self.contents.are_same() and (not self.cells or all(is_same_content(cell, held) for cell, held in self.cells))
 
 
 def _checksum(tensor: Any, name: str) -> bytes:

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tcx_store::unstable::Storage;
 use tcx_store::{Column, Keys};
@@ -185,8 +185,8 @@ fn a_segment_is_not_sent_while_a_removal_of_it_may_still_come() {
     let before = server.object(&key(&change(1))).unwrap();
     server.remove(&key(&change(1)));
     invalidate(&server, 1);
-    // It takes so long that a first try may have been given up.
-    server.fail_next(Operation::Delete, &segment(1), Fault::Late(Duration::from_millis(1500)));
+    // The first try was answered with an error, and may be done later.
+    server.fail_next(Operation::Delete, &segment(1), Fault::Before);
     folder.0.wrote().unwrap();
     folder.settle().unwrap_err();
     server.put(&key(&change(1)), &before);
@@ -207,13 +207,18 @@ fn a_segment_is_not_sent_by_another_process_either_while_a_removal_of_it_may_sti
     let before = server.object(&key(&change(1))).unwrap();
     server.remove(&key(&change(1)));
     invalidate(&server, 1);
-    server.fail_next(Operation::Delete, &segment(1), Fault::Late(Duration::from_millis(1500)));
+    server.fail_next(Operation::Delete, &segment(1), Fault::Before);
     folder.0.wrote().unwrap();
     folder.settle().unwrap_err();
     server.put(&key(&change(1)), &before);
-    let own = other.0.state(|state| state.own.insert(segment(1))).unwrap();
+    other.0.state(|state| state.own.insert(segment(1))).unwrap();
     let refused = other.0.send_one(&waiting).unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::WouldBlock, "{own} {refused}");
+    assert_eq!(refused.kind(), ErrorKind::WouldBlock, "{refused}");
+    // A note from the future holds no longer than one of this moment.
+    let near = &other.0.near;
+    near.note_removal(&segment(1), SystemTime::now() + Duration::from_hours(1)).unwrap();
+    other.0.send_one(&waiting).unwrap_err();
+    assert!(near.removed_at(&segment(1)).unwrap() <= SystemTime::now());
     assert!(waiting.path.exists() && !has(&server, &segment(1)));
 }
 

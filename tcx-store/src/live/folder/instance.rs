@@ -40,7 +40,7 @@ impl Live {
                 }
             }
         }
-        // Never as the same instance: another process may know more changes of it, and the numbers begin anew.
+        // Never as the same instance: another process may know more changes of it, and the numbers begin again.
         let created = KnownIdentity::create(&*self.storage, &self.spec)?;
         self.has_new_files |= self.segments.forget_all();
         self.changes.learn_identity(created.origin(), true);

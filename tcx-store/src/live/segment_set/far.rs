@@ -14,6 +14,14 @@ use crate::sys::runtime::{is_simulated, lock};
 /// Segments of another machine that are opened at the same time.
 const OPENED_AT_ONCE: usize = 16;
 
+/// Which segments are read in another way now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moved {
+    /// Those that have come to this machine: to open them takes no request.
+    Here,
+    Any,
+}
+
 impl SegmentSet {
     /// Opens the segments that are on another machine, several at a time: each takes the time of a few requests.
     pub(super) fn open_far(
@@ -52,12 +60,15 @@ impl SegmentSet {
         gone.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens the segments again that are read in another way now. One that cannot be opened stays as it is.
-    pub(crate) fn reopen_moved(&mut self, identity: &KnownIdentity) -> bool {
+    /// Opens the segments again that are read in another way now: those that have come, or `Moved::Any`. One that cannot be opened stays as
+    /// it is.
+    pub(crate) fn reopen_moved(&mut self, identity: &KnownIdentity, wanted: Moved) -> bool {
         let has_moved = |segment: &Arc<Segment>| {
-            self.storage
-                .is_here(&segment.name().to_string())
-                .is_some_and(|is_here| is_here == segment.is_far())
+            (wanted == Moved::Any || segment.is_far())
+                && self
+                    .storage
+                    .is_here(&segment.name().to_string())
+                    .is_some_and(|is_here| is_here == segment.is_far())
         };
         let moved: Vec<Arc<Segment>> = self.usable().into_iter().filter(has_moved).collect();
         let mut any = false;
