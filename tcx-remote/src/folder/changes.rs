@@ -325,7 +325,7 @@ impl Inner {
     }
 
     /// Whether there is a change of this number, and whether it has this nonce; any, if that is empty.
-    fn find_nonce(&self, number: u64, nonce: &str) -> io::Result<Found> {
+    pub(super) fn find_nonce(&self, number: u64, nonce: &str) -> io::Result<Found> {
         match self.map_change_there(&change(number)) {
             Ok(map) => {
                 let found = map.get(NONCE).and_then(|found| found.try_into().ok()).map(u128::from_le_bytes);

@@ -86,7 +86,12 @@ impl Inner {
     /// would hide the changes of the other history: they go in any case.
     pub(super) fn take_back_unless_same(&self, mut stray: Stray) -> io::Result<()> {
         if stray.fate != Fate::Removed {
-            match self.find_origin(&stray.origin) {
+            let found = self.find_origin(&stray.origin).and_then(|found| {
+                // Without it, the next change would be behind a gap.
+                Ok(if found == Found::Absent && self.is_counted_on(&stray)? { None } else { Some(found) })
+            });
+            let Some(found) = found.transpose() else { return Ok(()) };
+            match found {
                 // Once it is there, it is a change of this history, and is not to be removed if parts of that are gone for a while.
                 Ok(Found::Same) => return self.look_again_unless_created(stray),
                 // The comparison that follows says that this is another module. A removal from before must not take it away there.
@@ -133,12 +138,25 @@ impl Inner {
         }
     }
 
-    /// Whether a listing, too, lacks the newest change of the history in which a change was created, or its first.
+    /// Whether these are merged changes, and there is a change after them: a process has gone by them, as if those that they are of were there.
+    fn is_counted_on(&self, stray: &Stray) -> io::Result<bool> {
+        let Some(Kind::Merged(number)) = kind(&stray.name) else { return Ok(false) };
+        Ok(self.find_nonce(number.saturating_add(1), "")? == Found::Same)
+    }
+
+    /// Whether a listing, too, lacks the newest change of the history in which a change was created, or its first; and the change after
+    /// merged changes.
     fn lacks_origin(&self, stray: &Stray) -> bool {
         let newest = stray.origin.split('-').nth(1).and_then(|number| number.parse().ok());
+        let next = match kind(&stray.name) {
+            Some(Kind::Merged(number)) => number.checked_add(1),
+            _ => None,
+        };
         let lacks = |newest| {
-            let is_missing =
-                |listed: BTreeMap<_, _>| [0, newest].iter().any(|own| !listed.contains_key(&change(*own)));
+            let is_missing = |listed: BTreeMap<_, _>| {
+                let has = |number: u64| listed.contains_key(&change(number));
+                [0, newest].into_iter().any(|own| !has(own)) && !next.is_some_and(has)
+            };
             self.list_objects().is_ok_and(is_missing)
         };
         newest.is_some_and(lacks)
@@ -186,16 +204,20 @@ impl Inner {
     /// have met the change in between.
     fn create_again_if_met(&self, stray: Stray) -> io::Result<()> {
         let taken_back = Err(taken_back(&stray));
-        if !stray.is_change() {
-            return taken_back;
+        match self.is_counted_on(&stray) {
+            Ok(false) if !stray.is_change() => return taken_back,
+            Ok(_) => {}
+            Err(_) => return self.look_again_at(stray).and(taken_back),
         }
         if stray.may_go() {
             // It would take away what is created again.
             return self.look_again_at(stray).and(taken_back);
         }
         match self.find_origin(&stray.origin) {
-            Ok(Found::Absent) => taken_back,
-            Ok(Found::Same | Found::Other) => {
+            Ok(Found::Absent) if stray.is_change() => taken_back,
+            // Another change has the number of the newest of them: nothing is behind a gap.
+            Ok(Found::Other) if !stray.is_change() => taken_back,
+            Ok(_) => {
                 let short = self.bucket.deadline().min(SHORT);
                 let key = self.key(&stray.name);
                 let created = self.send(|bucket| bucket.with_deadline(short).create(&key, &stray.bytes));

@@ -188,6 +188,24 @@ fn merged_changes_of_another_history_are_taken_back() {
 }
 
 #[test]
+fn merged_changes_that_another_process_has_gone_by_stay() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (_tier, folder) = folder(&server, &[0, 1]);
+    folder.0.probe().unwrap();
+    // An older copy comes into place, and what is merged cannot be compared.
+    server.remove(&key(&change(1)));
+    server.fail_next(Operation::Head, &change(1), Fault::Denied);
+    folder.create_if_absent(&merged(1), b"tombstones").unwrap_err();
+    // Another process takes it for what is there of change 1.
+    server.put(&key(&change(2)), b"a tombstone");
+    folder.try_now();
+    folder.list().unwrap();
+    assert!(has(&server, &merged(1)));
+    folder.0.state(|state| assert!(state.strays.is_empty())).unwrap();
+}
+
+#[test]
 fn no_change_is_created_once_change_0_was_found_to_be_gone() {
     let server = Server::start();
     invalidate(&server, 1);

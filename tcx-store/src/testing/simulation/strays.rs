@@ -65,15 +65,16 @@ impl Strays {
 
 /// Whether the change is missing on which this counts.
 fn is_astray(folder: &State, name: &str, bytes: &[u8]) -> bool {
+    let has = |number: u64| folder.files.contains_key(&FileName::Change(number).to_string());
     let counts_on = match FileName::parse(name) {
         Some(FileName::Change(number)) => number.checked_sub(1),
-        // They count on the changes that they merge.
-        Some(FileName::Merged(number)) => Some(number),
+        // They count on the changes that they merge, unless another process has gone by them.
+        Some(FileName::Merged(number)) => Some(number).filter(|_| !has(number.saturating_add(1))),
         // Where change 0 is missing, no process takes a segment for one of another module: it names its own.
         Some(FileName::Segment(_)) => segment(bytes).and_then(|own| own.counts_on()).filter(|base| *base > 0),
         _ => None,
     };
-    counts_on.is_some_and(|number| !folder.files.contains_key(&FileName::Change(number).to_string()))
+    counts_on.is_some_and(|number| !has(number))
 }
 
 impl Simulation {
@@ -138,6 +139,8 @@ mod tests {
         }
         drop(life);
         assert_eq!(strays.left(&folder), [(merged(3), true)], "change 2 is there");
+        folder.files.insert(FileName::Change(4).to_string(), file);
+        assert_eq!(strays.left(&folder), [], "another process has gone by them");
     }
 
     #[test]
