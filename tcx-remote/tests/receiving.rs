@@ -1,4 +1,4 @@
-//! Segments that are received in the background: a lookup waits for none of them, and each is received once.
+//! Segments that are received in the background: a lookup waits for those that may come soon, and each is received once.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -43,12 +43,45 @@ fn folder(near: &Path, name: &str) -> PathBuf {
     store.join("m_v1").join(name)
 }
 
+/// The name of the only segment.
+fn name(server: &Server) -> String {
+    let key = server.keys().into_iter().find(|key| key.contains("/seg-")).unwrap();
+    key.rsplit('/').next().unwrap().to_owned()
+}
+
+#[test]
+fn a_lookup_waits_for_a_segment_that_may_come_soon_and_reads_no_part_of_it_in_the_store() {
+    let server = Server::start();
+    filled(&server);
+    // It takes a third of a second.
+    server.fail(|faults| faults.bandwidth = 16 << 20);
+    let machine = Machine::new(&server);
+    let opened = machine.store().stats().traffic.ranged_gets;
+    let keys: Vec<i64> = (0..ROWS).step_by(1000).collect();
+    assert_eq!(machine.values(&keys), vec![Some(10); keys.len()]);
+    assert_eq!(machine.store().stats().traffic.ranged_gets, opened);
+    assert_eq!(machine.files("files").len(), 1);
+}
+
+#[test]
+fn a_segment_that_does_not_come_is_read_in_the_store() {
+    let server = Server::start();
+    filled(&server);
+    let near = tempfile::tempdir().unwrap();
+    let cache = cache_at(&server.url("p"), near.path(), options(&server)).near_bytes(Some(1 << 20));
+    let machine = Machine { store: Some(cache.open(spec(), &Options::default()).unwrap()), near, cache };
+    // As that of another process, which has been killed.
+    let arriving = format!("get-{:032x}-{}", 0, name(&server));
+    File::create(folder(machine.near.path(), "files").join(arriving)).unwrap();
+    assert_eq!(machine.values(&[1, 20_000, ROWS - 1]), [Some(10); 3]);
+    assert!(machine.store().stats().traffic.ranged_gets > 0 && machine.files("files").is_empty());
+}
+
 #[test]
 fn a_segment_is_received_while_its_rows_are_read_and_then_it_is_mapped() {
     let server = Server::start();
     filled(&server);
-    let name = server.keys().into_iter().find(|key| key.contains("/seg-")).unwrap();
-    let name = name.rsplit('/').next().unwrap().to_owned();
+    let name = name(&server);
     let near = tempfile::tempdir().unwrap();
     let cache = cache_at(&server.url("p"), near.path(), options(&server));
     // Makes the folder.

@@ -305,6 +305,8 @@ fn remove(modules: &Modules, plan: &Plan, limits: &Limits) -> Result<()> {
 /// again with fewer.
 fn shorten(modules: &Modules, module: &str, mut trim: Trim, max: u64) -> Result<()> {
     for _ in 0..ATTEMPTS {
+        let before = inspected(modules)?;
+        let was_there = |name: &str| before[module].segments().any(|own| own.name == name);
         let store = cache::open(&modules.dir, module, &cache::options(false))?;
         let is_done = store.trim_segment(&trim.segment, trim.rows)?;
         // First the replaced segment, then its index.
@@ -314,7 +316,8 @@ fn shorten(modules: &Modules, module: &str, mut trim: Trim, max: u64) -> Result<
         let inspections = inspected(modules)?;
         let excess = size(&inspections).saturating_sub(max);
         let is_own = |own: &&SegmentFacts| {
-            own.state == SegmentState::Served && own.born == trim.born && own.rows == trim.rows
+            let is_like_it = own.born == trim.born && own.rows == trim.rows;
+            own.state == SegmentState::Served && is_like_it && !was_there(&own.name)
         };
         let inspection = &inspections[module];
         let Some(own) = inspection.segments().find(is_own).filter(|_| is_done && excess > 0) else { break };

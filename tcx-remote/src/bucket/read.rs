@@ -99,16 +99,29 @@ impl Bucket {
             let written = stream::iter(pieces(0..bytes)).map(|range| {
                 let (at, piece) = (range.start, read_tagged(&client, deadline, &key, range, tag.as_deref()));
                 let to = to.clone();
-                async move {
-                    let piece = piece.await?;
-                    write_at(&to, &piece, at).map_err(|error| Failure::local(&error))
-                }
+                async move { write_piece(to, piece.await?, at, bytes).await }
             });
             let all = written.buffer_unordered(client.parallel);
             if_any(all.try_collect::<()>().await)
         });
         read.map(|found| found.is_some())
     }
+}
+
+/// Writes a piece of a file of this length. Each of several is made durable as it comes, while others are on their way: at the end, all of
+/// the file would have to be waited for. The threads that do the requests do not wait for the disk.
+async fn write_piece(to: Arc<File>, piece: Vec<u8>, at: u64, bytes: u64) -> Result<(), Failure> {
+    let is_all = piece.len() as u64 == bytes;
+    let write = move || {
+        write_at(&to, &piece, at)?;
+        if is_all { Ok(()) } else { to.sync_data() }
+    };
+    let written = if is_all {
+        write()
+    } else {
+        tokio::task::spawn_blocking(write).await.unwrap_or_else(|ended| Err(io::Error::other(ended)))
+    };
+    written.map_err(|error| Failure::local(&error))
 }
 
 fn if_any<T>(found: Result<T, Failure>) -> Result<Option<T>, Failure> {

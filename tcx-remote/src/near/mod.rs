@@ -104,8 +104,14 @@ impl Near {
         Ok((path, file))
     }
 
+    /// The names of the segments that are being received, by any process of the machine, or by one that was killed.
+    pub(crate) fn arriving(&self) -> io::Result<Vec<String>> {
+        let files = names(&self.files())?;
+        Ok(files.iter().filter_map(|file| Self::is_arriving(file)).map(str::to_owned).collect())
+    }
+
     /// The name of the segment that a file is being received of, if it is such a file.
-    fn arriving(name: &str) -> Option<&str> {
+    fn is_arriving(name: &str) -> Option<&str> {
         name.strip_prefix(ARRIVING)?.get(33..)
     }
 

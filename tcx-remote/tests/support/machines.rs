@@ -63,8 +63,12 @@ impl Machine {
     }
 
     pub(crate) fn open(&mut self) {
+        self.open_with(&Options::default());
+    }
+
+    pub(crate) fn open_with(&mut self, options: &Options) {
         self.store = None;
-        self.store = Some(self.cache.open(spec(), &Options::default()).unwrap());
+        self.store = Some(self.cache.open(spec(), options).unwrap());
     }
 
     pub(crate) fn store(&self) -> &Store {

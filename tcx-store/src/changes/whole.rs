@@ -36,7 +36,7 @@ impl Lineage<'_> {
     }
 
     /// Whether any of these may have been joined to it.
-    fn may_have(&self, is_one: impl FnMut(Random) -> bool) -> bool {
+    pub(crate) fn may_have(&self, is_one: impl FnMut(Random) -> bool) -> bool {
         let names = self.inputs.iter().map(|input| input.random);
         self.has_more || names.chain(self.ancestors.iter().copied()).any(is_one)
     }

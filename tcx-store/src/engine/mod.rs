@@ -28,7 +28,7 @@ use crate::leases::claim::Claim;
 use crate::leases::files::StoredLeases;
 use crate::live::damage::DamagedFiles;
 use crate::live::folder::Live;
-use crate::live::refresh::{ListAt, Refresh};
+use crate::live::refresh::{ListAt, Looks, Refresh};
 use crate::live::retention::Retention;
 use crate::live::segment_set::SegmentSet;
 use crate::live::snapshot::Snapshot;
@@ -94,6 +94,7 @@ pub(crate) struct Core {
     live: Mutex<Live>,
     snapshot: ArcSwap<Snapshot>,
     refresh: Mutex<Refresh>,
+    looks: Looks,
     /// Whether no row that is computed is kept.
     is_read_only: AtomicBool,
     /// Set once another identity was met here: nothing is served or written any more.
@@ -170,6 +171,7 @@ impl Core {
             live: Mutex::new(live),
             snapshot,
             refresh: Mutex::new(Refresh::new(options.refresh_every, at)),
+            looks: Looks::new(options.refresh_every),
             is_read_only: AtomicBool::new(options.read_only),
             refused: OnceLock::new(),
             corrupt_since: Mutex::default(),
@@ -286,7 +288,7 @@ impl Core {
         }
         let mut destinations = Destinations::new(destinations, lookup.len());
         self.lookup_missing(&mut lookup, &mut destinations);
-        if lookup.missing() > 0 && self.refresh_before_computing(lookup.seen())? {
+        if lookup.missing() > 0 && self.refresh_before_computing(lookup.seen(), false)? {
             // Before the rows are looked for: what is still missing then is computed after these changes.
             self.renew(&mut lookup, &mut destinations);
             self.lookup_missing(&mut lookup, &mut destinations);

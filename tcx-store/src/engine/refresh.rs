@@ -47,12 +47,13 @@ impl Core {
     }
 
     /// Looks for new files because rows are missing, and for changes however lately the folder was listed: those that are there
-    /// now must not kill what is computed next. Returns whether anything may be new since `seen`.
-    pub(crate) fn refresh_before_computing(&self, seen: &Seen) -> Result<bool> {
+    /// now must not kill what is computed next. Where a look is a request to another machine, [`Looks`] says for how long one is enough,
+    /// unless it is to be `certain`. Returns whether anything may be new since `seen`.
+    pub(crate) fn refresh_before_computing(&self, seen: &Seen, certain: bool) -> Result<bool> {
         let listed = self.refresh_on_miss()?;
         // Rows that are not kept are killed by no change.
         if !self.is_read_only.load(Ordering::Relaxed) {
-            match self.learn_changes() {
+            match self.learn_changes(certain) {
                 // A lost mount makes misses, not errors.
                 Err(error) if error.kind() != ErrorKind::Io => return Err(error),
                 _ => {}
@@ -62,15 +63,16 @@ impl Core {
     }
 
     /// Lists the folder if there is a change that is not known. Of several threads that find one, the first lists.
-    fn learn_changes(&self) -> Result<()> {
+    fn learn_changes(&self, certain: bool) -> Result<()> {
         let known = self.shown_changes();
-        if !self.is_listing_due(known) {
+        let is_look_due = certain || self.storage.list_every().is_none() || self.looks.begin();
+        if !(is_behind(known) || is_look_due && self.is_change_after(known.0)) {
             return Ok(());
         }
         let mut refresh = lock(&self.refresh);
         // What another thread has listed since may be older than the newest change when this was called, so its name decides again.
         let listed = self.shown_changes();
-        if listed == known || self.is_listing_due(listed) {
+        if listed == known || is_behind(listed) || self.is_change_after(listed.0) {
             self.refresh_with(&mut refresh, true)?;
         }
         Ok(())
@@ -80,11 +82,6 @@ impl Core {
     fn shown_changes(&self) -> (u64, u64) {
         let snapshot = self.snapshot();
         (snapshot.known, snapshot.outlived)
-    }
-
-    /// Whether there is a change that is not known, or the folder was not listed since one was found that may commit segments.
-    fn is_listing_due(&self, (known, outlived): (u64, u64)) -> bool {
-        outlived < known || self.is_change_after(known)
     }
 
     /// Changes have names: to look for the next one takes no listing.
@@ -160,4 +157,9 @@ impl Core {
             failed.map_or(Ok(()), Err),
         );
     }
+}
+
+/// Whether the folder was not listed since a change was found that may commit segments.
+fn is_behind((known, outlived): (u64, u64)) -> bool {
+    outlived < known
 }

@@ -28,7 +28,7 @@ impl Core {
     ///
     /// Returns an error if the folder is not the one that was opened.
     pub(crate) fn is_current(&self, lookup: &Lookup) -> Result<bool> {
-        self.refresh_before_computing(lookup.seen())?;
+        self.refresh_before_computing(lookup.seen(), true)?;
         Ok(lookup.seen().is_as_of(&self.seen()))
     }
 

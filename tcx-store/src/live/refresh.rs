@@ -1,9 +1,11 @@
 //! When to look for what other processes have added.
 
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use crate::storage::Stamp;
 use crate::sys::runtime;
+use crate::sys::runtime::lock;
 
 /// A stamp that was seen for a shorter time says nothing: file systems stamp coarsely, and a later change may get the same. By the
 /// monotonic time of this machine: its clock may be ahead of that of the file system.
@@ -12,6 +14,9 @@ const COARSE: Duration = Duration::from_secs(2);
 const LIST_AT_MOST_EVERY: Duration = Duration::from_millis(100);
 /// Stamps may be cached by a network file system: so often the folder is listed whatever they say.
 const LIST_AT_LEAST_EVERY: Duration = Duration::from_secs(30);
+
+/// Rows that are computed for so long may die by what another machine did just before.
+const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
 
 /// What the last look at the folder showed.
 #[derive(Debug)]
@@ -91,6 +96,33 @@ impl Refresh {
     }
 }
 
+/// When this process looked for the next change last, before it computed rows, where each look is a request to another machine.
+///
+/// What others have done since is not known, so rows that are computed until the next look may die by it. That costs work and makes no
+/// wrong row: they have the numbers that were known.
+#[derive(Debug)]
+pub(crate) struct Looks {
+    every: Duration,
+    last: Mutex<Option<Instant>>,
+}
+
+impl Looks {
+    /// A look is enough for a second at most, and for no longer than the time between looks at hits.
+    pub(crate) fn new(refresh_every: Duration) -> Self {
+        Self { every: refresh_every.min(LOOK_AT_LEAST_EVERY), last: Mutex::default() }
+    }
+
+    /// Whether it is time for another look. It is begun by whoever is told so.
+    pub(crate) fn begin(&self) -> bool {
+        let (mut last, now) = (lock(&self.last), runtime::now());
+        let is_due = last.is_none_or(|last| now.duration_since(last) >= self.every);
+        if is_due {
+            *last = Some(now);
+        }
+        is_due
+    }
+}
+
 /// A listing that is about to be made, with the stamp taken before it: a slow listing must not make it look older than it was.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ListAt {
@@ -129,6 +161,21 @@ mod tests {
         assert!(later.shows_changes_since(&ListAt::new(stamp)));
         assert!(!later.shows_changes_since(&ListAt::new(Some(Stamp { modified: UNIX_EPOCH, inode: 2 }))));
         assert!(!ListAt { stamp: None, ..later }.shows_changes_since(&ListAt::new(None)));
+    }
+
+    #[test]
+    fn a_look_for_changes_is_enough_for_a_second_or_until_hits_are_looked_after_again() {
+        let begun_before = |every, ago| {
+            let looks = Looks::new(every);
+            assert!(looks.begin(), "it is the first");
+            *lock(&looks.last) = runtime::now().checked_sub(ago);
+            looks.begin()
+        };
+        let (second, hour) = (Duration::from_secs(1), Duration::from_hours(1));
+        assert!(begun_before(Duration::ZERO, Duration::ZERO));
+        assert!(!begun_before(hour, second / 10));
+        assert!(begun_before(hour, second));
+        assert!(begun_before(second / 5, second / 5));
     }
 
     #[test]

@@ -9,6 +9,10 @@ use crate::sys::bytes::Random;
 /// The most that are named, if the segment does not have more rows than that: most of the others have no rows left.
 const MOST: usize = 1024;
 
+/// The most that are named in any case: names of 16 MiB. A footer has at most [64 MiB](super::open), and a segment with a longer one could
+/// not be opened.
+const MOST_OF_ALL: usize = 1 << 19;
+
 /// Marks a list that is not complete.
 const MORE: char = '+';
 
@@ -27,8 +31,9 @@ impl Ancestors {
         let far = inputs.iter().flat_map(|input| &input.ancestors().names).copied();
         let mut seen: HashSet<Random> = inputs.iter().map(|input| input.name().random).collect();
         let mut names: Vec<Random> = near.chain(far).filter(|name| seen.insert(*name)).collect();
-        let has_more = names.len() > rows.max(MOST) || inputs.iter().any(|input| input.ancestors().has_more);
-        names.truncate(rows.max(MOST));
+        let most = most(rows);
+        let has_more = names.len() > most || inputs.iter().any(|input| input.ancestors().has_more);
+        names.truncate(most);
         Self { names, has_more }
     }
 
@@ -50,9 +55,21 @@ impl Ancestors {
     }
 }
 
+/// The most that are named by a segment with this number of rows.
+fn most(rows: usize) -> usize {
+    rows.clamp(MOST, MOST_OF_ALL)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::segment::open::MAX_FOOTER;
+
+    #[test]
+    fn the_names_of_a_segment_with_very_many_rows_have_room_in_its_footer() {
+        assert_eq!((most(1), most(2000)), (MOST, 2000));
+        assert!(most(usize::MAX) * 2 * size_of::<Random>() <= MAX_FOOTER / 4);
+    }
 
     #[test]
     fn they_are_read_back_and_a_joined_segment_without_the_entry_may_have_any() {

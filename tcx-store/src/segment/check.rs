@@ -18,6 +18,12 @@ impl Segment {
         })
     }
 
+    /// Whether what was copied from the map is what was written: bytes that were verified long ago may have gone bad since. Where nothing is
+    /// mapped, each read was verified.
+    pub(crate) fn is_intact_still(&self) -> bool {
+        !self.is_mapped() || self.is_intact() == Some(true)
+    }
+
     /// As [`is_intact`](Self::is_intact), but what this process has verified is not read again.
     pub(crate) fn is_sound(&self) -> Option<bool> {
         if !self.is_mapped() {

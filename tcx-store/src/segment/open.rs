@@ -27,7 +27,7 @@ pub(super) const CLOSING: usize = 10;
 /// The end-of-stream marker before the footer.
 pub(super) const END_OF_STREAM: usize = 8;
 /// The most bytes of a footer: the largest that is written has the checksums of the first version for a row of many GiB.
-const MAX_FOOTER: usize = 64 << 20;
+pub(super) const MAX_FOOTER: usize = 64 << 20;
 /// The most bytes that a segment is taken to have when it is not compressed, whatever it says.
 const MOST_BYTES: usize = 1 << 40;
 

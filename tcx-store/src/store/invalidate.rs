@@ -9,9 +9,9 @@ use crate::engine::Core;
 use crate::error::{Error, ErrorKind, Result};
 use crate::live::folder::Live;
 use crate::schema::key::{KeyType, Keys, MAX_KEY_BYTES};
-use crate::storage::name::SegmentName;
 use crate::store::Store;
 use crate::store::stored_keys::Reach;
+use crate::store::unreadable::Unreadable;
 use crate::sys::clock;
 
 /// Rows are dead once the call returns. This includes rows that are not yet written, and rows that another process looked up
@@ -89,22 +89,28 @@ impl Store {
     /// the file are invalidated: any of them may be meant, and another process may have read them before they were damaged.
     pub fn invalidate_where(&self, mut is_doomed: impl FnMut(&[u8]) -> bool) -> Result<()> {
         self.writer()?;
-        self.list_all()?;
-        let mut keys = Vec::new();
-        let (seen, unreadable) = self.core.visit_keys(Reach::There, |row| {
-            if is_doomed(row.key) {
-                keys.push(row.key.into());
+        let mut unreadable = Unreadable::default();
+        for _ in 0..KILLED_AT_MOST {
+            self.list_all()?;
+            let mut keys = Vec::new();
+            let visit = self.core.visit_keys(Reach::There, |row| {
+                if is_doomed(row.key) {
+                    keys.push(row.key.into());
+                }
+            });
+            // What was seen is dead all the same.
+            if keys.is_empty() {
+                self.keep_gone()?;
             }
-        });
-        // What was seen is dead all the same.
-        if keys.is_empty() {
-            self.keep_gone()?;
+            self.kill_keys(keys)?;
+            if unreadable.is_all(&visit.unreadable) {
+                self.core.kill_unreadable(&unreadable, visit.visited)?;
+                return visit.seen;
+            }
+            // Others may have joined them before they know this: their keys are visited as well.
+            self.core.announce_unreadable(&mut unreadable, visit.unreadable)?;
         }
-        self.kill_keys(keys)?;
-        if !unreadable.is_empty() {
-            self.core.kill_unreadable(&unreadable)?;
-        }
-        seen
+        Err(self.core.not_written(contended()))
     }
 
     /// Invalidates the rows that were computed before `time`, also those that this process cannot see: rows that another one has not
@@ -248,20 +254,6 @@ impl Core {
         killed
     }
 
-    /// Makes dead what is in segments whose keys are damaged for good.
-    fn kill_unreadable(&self, segments: &[SegmentName]) -> Result<()> {
-        for name in segments {
-            let path = self.storage.path().join(name.to_string());
-            tracing::warn!(path = %path.display(), "its keys are damaged, and any may be meant: all its rows are invalidated");
-        }
-        let doomed = Doomed::Segments(segments.iter().map(|name| name.random).collect());
-        let mut live = self.live();
-        let killed =
-            self.ready_to_kill(&mut live)?.and_then(|()| self.kill_segments(&mut live, |_| doomed.clone()));
-        self.install(&mut live);
-        killed
-    }
-
     /// Makes segments dead by one change.
     fn kill_segments(&self, live: &mut Live, doomed: impl Fn(&Live) -> Doomed) -> Result<()> {
         for _ in 0..KILLED_AT_MOST {
@@ -288,7 +280,7 @@ impl Core {
     }
 
     /// Learns of all changes before another is made. The inner error may be over in a moment; the outer one is final.
-    fn ready_to_kill(&self, live: &mut Live) -> Result<Result<()>> {
+    pub(super) fn ready_to_kill(&self, live: &mut Live) -> Result<Result<()>> {
         match live.refresh().and_then(|_| live.ensure_to_kill()) {
             Err(error) if error.kind() != ErrorKind::Io && !self.may_be_misread(&error) => {
                 self.remember(&error);
@@ -298,7 +290,7 @@ impl Core {
         }
     }
 
-    fn not_written(&self, error: io::Error) -> Error {
+    pub(super) fn not_written(&self, error: io::Error) -> Error {
         Error::io("cannot write a change in", self.storage.path(), error)
     }
 }

@@ -20,6 +20,7 @@ mod separate;
 pub(crate) mod sessions;
 pub(crate) mod stored_keys;
 mod trim;
+mod unreadable;
 pub(crate) mod upkeep;
 
 use std::any::Any;

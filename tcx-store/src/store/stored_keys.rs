@@ -1,5 +1,6 @@
 //! The keys of what is stored.
 
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use crate::live::damage::DamagedFiles;
 use crate::live::folder::Stored;
 use crate::segment::Segment;
 use crate::storage::name::SegmentName;
+use crate::sys::bytes::Random;
 
 /// Which rows are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +26,17 @@ pub(crate) enum Reach {
 pub(crate) struct StoredRow<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) view: u32,
+}
+
+/// What became of a visit of all keys.
+#[derive(Debug)]
+pub(crate) struct Visit {
+    /// An error if a file cannot be read now, or may have been misread.
+    pub(crate) seen: Result<()>,
+    /// Within [`Reach::There`], the segments with keys which are damaged for good: a process that has read them before serves their rows.
+    pub(crate) unreadable: Vec<SegmentName>,
+    /// The segments of which all keys were visited: the random bits of their names.
+    pub(crate) visited: HashSet<Random>,
 }
 
 impl Core {
@@ -64,16 +77,11 @@ impl Core {
     /// Returns an error if a file cannot be read now, or may have been misread; the keys of all other files have been visited. Keys that are
     /// damaged for good are left out.
     pub(crate) fn each_key(&self, reach: Reach, see: impl FnMut(StoredRow<'_>)) -> Result<()> {
-        self.visit_keys(reach, see).0
+        self.visit_keys(reach, see).seen
     }
 
-    /// As [`each_key`](Self::each_key). Also returns the segments within [`Reach::There`] that have keys which are damaged for good: a process
-    /// that has read them before serves their rows.
-    pub(crate) fn visit_keys(
-        &self,
-        reach: Reach,
-        mut see: impl FnMut(StoredRow<'_>),
-    ) -> (Result<()>, Vec<SegmentName>) {
+    /// As [`each_key`](Self::each_key).
+    pub(crate) fn visit_keys(&self, reach: Reach, mut see: impl FnMut(StoredRow<'_>)) -> Visit {
         let unread = |name: SegmentName| {
             let path = self.storage.path().join(name.to_string());
             let advice =
@@ -98,7 +106,7 @@ impl Core {
             };
             (snapshot, stored)
         };
-        let mut unreadable = stored.lost;
+        let (mut unreadable, mut visited) = (stored.lost, HashSet::new());
         let (served, mut first_unread) = (stored.served.iter().map(|segment| (segment, true)), stored.unread);
         for (segment, is_served) in served.chain(stored.others.iter().map(|segment| (segment, false))) {
             let failures = segment.failures();
@@ -130,6 +138,8 @@ impl Core {
                 first_unread = first_unread.or(Some(segment.name()));
             } else if is_damaged && reach == Reach::There {
                 unreadable.push(segment.name());
+            } else {
+                visited.insert(segment.name().random);
             }
         }
         for (batch, rows) in &buffered {
@@ -138,6 +148,6 @@ impl Core {
                 see(StoredRow { key, view });
             }
         }
-        (first_unread.map_or(Ok(()), |name| Err(unread(name))), unreadable)
+        Visit { seen: first_unread.map_or(Ok(()), |name| Err(unread(name))), unreadable, visited }
     }
 }

@@ -104,6 +104,7 @@ fn rewrite(core: &Core, plan: &Plan) -> io::Result<bool> {
         goes: HashSet::new(),
         rewritten: Some((segment.name(), name)),
         lineage: HashSet::new(),
+        visited: None,
     };
     match announce_removal(core, &removal) {
         Err(error) if error.kind() == ErrorKind::Contended => return Ok(false),

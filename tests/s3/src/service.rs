@@ -21,6 +21,12 @@ use crate::faults::{Fault, Operation};
 use crate::listing::{page, tag};
 use crate::state::State;
 
+/// What is sent of a body before the line is given to the next one.
+const PIECE: usize = 128 << 10;
+
+/// Pieces of a body are put into the line so early.
+const AHEAD: Duration = Duration::from_millis(4);
+
 pub(crate) struct Service(pub(crate) Arc<State>);
 
 impl Service {
@@ -57,12 +63,21 @@ impl Service {
         if fault == Some(Fault::After) { Err(failed()) } else { Ok(S3Response::new(done)) }
     }
 
-    /// Waits as long as these bytes take on a line that all requests share.
+    /// Waits as long as these bytes take on a line that all requests share, piece by piece, as connections share one: a short body does
+    /// not wait for the end of all long ones.
     async fn transfer(&self, bytes: usize) {
         let bandwidth = self.0.faults().bandwidth;
-        if bandwidth > 0 {
-            let until = self.0.send(Duration::from_secs_f64(bytes as f64 / bandwidth as f64));
-            tokio::time::sleep_until(until.into()).await;
+        if bandwidth == 0 {
+            return;
+        }
+        let mut left = bytes;
+        while left > 0 {
+            let piece = left.min(PIECE);
+            left -= piece;
+            let until = self.0.send(Duration::from_secs_f64(piece as f64 / bandwidth as f64));
+            // Timers are coarse: the next piece is in the line before this one is over.
+            let early = if left > 0 { until.checked_sub(AHEAD).unwrap_or(until) } else { until };
+            tokio::time::sleep_until(early.into()).await;
         }
     }
 

@@ -5,8 +5,8 @@ use std::io;
 use std::sync::Arc;
 
 use super::Live;
-use crate::changes::Compared;
 use crate::changes::instance::refuse_other;
+use crate::changes::{Compared, Dated};
 use crate::error::{Error, Result};
 use crate::live::segment_set::Damaged;
 use crate::segment::Segment;
@@ -64,8 +64,13 @@ impl Live {
     }
 
     /// The segments that stand for others, may have rows as old as this time, in milliseconds since 1970, and stay when those in `goes` are
-    /// removed; and whatever cannot be read here, which others may serve.
-    pub(crate) fn kept(&self, until: u64, goes: &HashSet<SegmentName>) -> Kept {
+    /// removed, as far as they are to; and whatever cannot be read here, which others may serve.
+    pub(crate) fn kept(
+        &self,
+        until: u64,
+        goes: &HashSet<SegmentName>,
+        is_to_stay: impl Fn(Dated<'_>) -> bool,
+    ) -> Kept {
         let (tombstones, mut kept) = (self.changes.tombstones(), Kept::default());
         for name in self.segments.names().filter(|name| !goes.contains(name)) {
             match self.segments.find(name).as_deref().map(Segment::dated) {
@@ -73,7 +78,8 @@ impl Live {
                 }
                 // A change that cannot be read may be an earlier eviction.
                 Some(own) if self.changes.is_unread_after(own.base) => kept.unread.push(name.random),
-                Some(_) => kept.sure.push(name.random),
+                Some(own) if is_to_stay(own) => kept.sure.push(name.random),
+                Some(_) => {}
                 None if self.segments.is_gone(name) => {}
                 None if tombstones.spare(name.random) && !self.changes.is_unread_after(0) => {
                     kept.sure.push(name.random);

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::changes::Doomed;
 use crate::storage::{LocalStorage, System};
+use crate::store::stored_keys::Reach;
 use crate::testing::{
     compute, go_ahead, is_damaged_for_good, make_older, names, process, replace, seal_all, spec, values,
     without_change,
@@ -21,13 +22,15 @@ const HOW: [fn(&Store) -> Result<()>; 2] =
 
 /// Changes bytes of the only segment, so far before its end.
 fn damage(dir: &Path, before_the_end: usize) {
-    let segment = names(dir, "seg-").pop().unwrap();
-    let path = dir.join("m_v1").join(segment);
-    let mut bytes = read(&path).unwrap();
+    damage_file(&dir.join("m_v1").join(names(dir, "seg-").pop().unwrap()), before_the_end);
+}
+
+fn damage_file(path: &Path, before_the_end: usize) {
+    let mut bytes = read(path).unwrap();
     let at = bytes.len() - before_the_end;
     bytes[at..at + 8].fill(0xab);
-    remove_file(&path).unwrap();
-    write(&path, bytes).unwrap();
+    remove_file(path).unwrap();
+    write(path, bytes).unwrap();
 }
 
 #[test]
@@ -119,6 +122,34 @@ fn rows_that_another_process_has_opened_before_their_keys_were_damaged_are_inval
         own.invalidate_where(|key| key == b"id 0").unwrap();
         assert_eq!(names(dir.path(), "change-").len(), changes, "it is dead already");
     }
+}
+
+#[test]
+fn what_another_process_joins_from_an_unreadable_segment_in_the_meantime_is_invalidated() {
+    let dir = tempfile::tempdir().unwrap();
+    let other = process(dir.path());
+    compute(&other, &["a"], 1);
+    seal_all(&other);
+    let unreadable = dir.path().join("m_v1").join(&names(dir.path(), "seg-")[0]);
+    compute(&other, &["b"], 2);
+    seal_all(&other);
+    assert_eq!(values(&other, &["a", "b"]), [1, 2]);
+    damage_file(&unreadable, 20);
+    make_older(dir.path(), "seg-");
+    let own = process(dir.path());
+    while own.core.each_key(Reach::There, |_| {}).is_err() {
+        own.refresh().unwrap();
+    }
+    let join = |key: &[u8]| {
+        if key == b"b" {
+            other.compact().unwrap();
+        }
+        key == b"a"
+    };
+    own.invalidate_where(join).unwrap();
+    assert_eq!(values(&process(dir.path()), &["a", "b"]), [-1, 2]);
+    other.refresh().unwrap();
+    assert_eq!(values(&other, &["a", "b"]), [-1, 2]);
 }
 
 /// A block of an old segment is damaged, and a row of it was replaced an hour ago.

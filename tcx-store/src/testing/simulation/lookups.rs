@@ -63,7 +63,7 @@ pub(super) fn look_up(process: &Process, request: Request) {
             oracle.lists(&mut pending.glance, since);
         }
         // Changes are looked for before rows are computed.
-        if puts || pending.lookup.missing() > 0 {
+        if puts || pending.lookup.missing() > 0 && process.looks_at_each_miss() {
             oracle.knows(&mut pending.glance, since);
         }
     }

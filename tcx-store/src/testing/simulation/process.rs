@@ -191,6 +191,11 @@ impl Process {
         self.observes
     }
 
+    /// Whether each lookup that misses rows looks for changes, however lately another one did.
+    pub(super) fn looks_at_each_miss(&self) -> bool {
+        self.site.machine().is_none() || self.options.refresh_every.is_zero()
+    }
+
     /// Tells the oracle if segments have gone while a fault hid what took their place.
     pub(super) fn see_misled(&self, session: &Session) {
         if self.doubt.was_misled() {

@@ -8,7 +8,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::committed::segment;
-use super::folder::State;
+use super::folder::{File, State};
 use super::operation::Operation;
 use super::run::Simulation;
 use crate::storage::name::FileName;
@@ -65,16 +65,38 @@ impl Strays {
 
 /// Whether the change is missing on which this counts.
 fn is_astray(folder: &State, name: &str, bytes: &[u8]) -> bool {
-    let has = |number: u64| folder.files.contains_key(&FileName::Change(number).to_string());
     let counts_on = match FileName::parse(name) {
+        Some(FileName::Merged(number)) => {
+            // They count on the changes that they merge, unless another process has gone by them.
+            return !has(folder, number) && !is_known_by_others(folder, number);
+        }
         Some(FileName::Change(number)) => number.checked_sub(1),
-        // They count on the changes that they merge, unless another process has gone by them.
-        Some(FileName::Merged(number)) => Some(number).filter(|_| !has(number.saturating_add(1))),
-        // Where change 0 is missing, no process takes a segment for one of another module: it names its own.
-        Some(FileName::Segment(_)) => segment(bytes).and_then(|own| own.counts_on()).filter(|base| *base > 0),
+        Some(FileName::Segment(_)) => base(bytes),
         _ => None,
     };
-    counts_on.is_some_and(|number| !has(number))
+    let is_merged = |number: u64| {
+        let is_in =
+            |name: &String| matches!(FileName::parse(name), Some(FileName::Merged(own)) if own >= number);
+        folder.files.keys().any(is_in)
+    };
+    counts_on.is_some_and(|number| !has(folder, number) && !is_merged(number))
+}
+
+fn has(folder: &State, change: u64) -> bool {
+    folder.files.contains_key(&FileName::Change(change).to_string())
+}
+
+/// Whether there is a change after this one, or a segment that counts on it.
+fn is_known_by_others(folder: &State, change: u64) -> bool {
+    let counts_on_it = |(name, file): (&String, &File)| {
+        matches!(FileName::parse(name), Some(FileName::Segment(_))) && base(&file.bytes) >= Some(change)
+    };
+    has(folder, change.saturating_add(1)) || folder.files.iter().any(counts_on_it)
+}
+
+/// The change on which a segment counts. Where change 0 is missing, no process takes a segment for one of another module: it names its own.
+fn base(bytes: &[u8]) -> Option<u64> {
+    segment(bytes).and_then(|own| own.counts_on()).filter(|base| *base > 0)
 }
 
 impl Simulation {
@@ -102,7 +124,6 @@ impl Simulation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::simulation::folder::File;
 
     const CHANGE: &str = "change-00000000000000000002";
 
@@ -139,6 +160,8 @@ mod tests {
         }
         drop(life);
         assert_eq!(strays.left(&folder), [(merged(3), true)], "change 2 is there");
+        strays.note(&folder, CHANGE, b"bytes", &Life::default());
+        assert_eq!(strays.left(&folder), [(merged(3), true)], "change 1 is merged");
         folder.files.insert(FileName::Change(4).to_string(), file);
         assert_eq!(strays.left(&folder), [], "another process has gone by them");
     }

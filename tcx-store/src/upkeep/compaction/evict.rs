@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::collect::{Collection, Grace};
-use crate::changes::{Doomed, bytes_of_eviction};
+use crate::changes::{Dated, Doomed, bytes_of_eviction};
 use crate::engine::Core;
 use crate::error::{Error, ErrorKind, Result};
 use crate::live::folder::{Kept, Live};
@@ -92,6 +92,9 @@ pub(crate) struct Removal {
     pub(crate) lineage: HashSet<Random>,
     /// A segment that stays until another one, with fewer rows, has its name.
     pub(crate) rewritten: Option<(SegmentName, SegmentName)>,
+    /// If not all rows of what goes are known: the segments of which all were looked at since the first change. Another one that was joined
+    /// from what goes is dead as well.
+    pub(crate) visited: Option<HashSet<Random>>,
 }
 
 /// Says that rows are about to go.
@@ -106,14 +109,35 @@ pub(crate) struct Removal {
 /// Returns an error if the folder cannot be listed or written, or is not the one that was opened; and one of the kind `Contended` if others
 /// create changes again and again.
 pub(crate) fn announce_removal(core: &Core, removal: &Removal) -> Result<()> {
-    let mut first = None;
+    let first = announce_leaving(core, removal)?;
+    kill_leaving(core, removal, first)
+}
+
+/// The first of the two changes of [`announce_removal`]; its number.
+///
+/// # Errors
+///
+/// As [`announce_removal`].
+pub(crate) fn announce_leaving(core: &Core, removal: &Removal) -> Result<u64> {
+    announce(core, removal, None)
+}
+
+/// The second of the two changes of [`announce_removal`], after the first one with this number.
+///
+/// # Errors
+///
+/// As [`announce_removal`].
+pub(crate) fn kill_leaving(core: &Core, removal: &Removal, first: u64) -> Result<()> {
+    announce(core, removal, Some(first)).map(drop)
+}
+
+/// Creates one of the two changes; its number.
+fn announce(core: &Core, removal: &Removal, first: Option<u64>) -> Result<u64> {
     for _ in 0..ANNOUNCED_AT_MOST {
         // Lookups get the lock in between.
         let mut live = core.live();
-        match (removal.announce_next(core, &mut live, first)?, first) {
-            (true, Some(_)) => return Ok(()),
-            (true, None) => first = live.changes.newest(),
-            (false, _) => {}
+        if removal.announce_next(core, &mut live, first)? {
+            return Ok(live.changes.newest().unwrap_or(0));
         }
     }
     let what = format!(
@@ -127,7 +151,7 @@ impl Removal {
     /// Creates the first change, or the second one if the first has this number; `false` if another process was faster, whose change is known
     /// now.
     fn announce_next(&self, core: &Core, live: &mut Live, first: Option<u64>) -> Result<bool> {
-        let Self { until, ref goes, ref lineage, rewritten } = *self;
+        let Self { until, ref goes, ref lineage, rewritten, .. } = *self;
         let failed = |e: io::Error| Error::io("cannot write a change in", core.storage.path(), e);
         live.changes.write_pending(&*core.storage).map_err(failed)?;
         live.refresh()?;
@@ -138,7 +162,7 @@ impl Removal {
         if first.is_none() {
             leaving.extend(goes.iter().map(|name| name.random));
         } else {
-            kept = live.kept(until, goes);
+            kept = live.kept(until, goes, |own| self.keeps(own));
             kept.sure.extend(rewritten.map(|(_, next)| next.random));
             dead.extend(lineage);
         }
@@ -147,6 +171,13 @@ impl Removal {
         let created = live.changes.kill_segments(&*core.storage, &doomed);
         core.install(live);
         created.map_err(failed)
+    }
+
+    /// Whether a joined segment that is there stays.
+    fn keeps(&self, segment: Dated<'_>) -> bool {
+        let Some(visited) = &self.visited else { return true };
+        let has_gone = || segment.lineage.may_have(|name| self.lineage.contains(&name));
+        visited.contains(&segment.name) || !has_gone()
     }
 }
 
@@ -180,7 +211,7 @@ impl Collection<'_> {
             return Ok(());
         }
         let lineage = self.core.live().lineage(&goes);
-        self.announce(&Removal { until, goes, lineage, rewritten: None })?;
+        self.announce(&Removal { until, goes, lineage, rewritten: None, visited: None })?;
         groups.into_iter().flatten().for_each(|name| self.remove_segment(name));
         Ok(())
     }

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 pub(crate) use choose::Effort;
 pub(crate) use collect::{Collected, Grace, collect};
-pub(crate) use evict::{Excess, Removal, announce_removal, evict};
+pub(crate) use evict::{Excess, Removal, announce_leaving, announce_removal, evict, kill_leaving};
 
 use crate::changes::instance::KnownIdentity;
 use crate::changes::{Tombstones, now_millis};
@@ -161,7 +161,7 @@ fn live_rows(compaction: &Compaction) -> io::Result<(Vec<Vec<u32>>, KeyHashes)> 
     let mut rows = vec![Vec::new(); inputs.len()];
     for (number, input) in inputs.iter().enumerate() {
         for row in 0..input.rows() {
-            let (key, view) = input.key(row).ok_or_else(|| damaged(input))?;
+            let (key, view) = input.key(row).ok_or_else(|| damaged(input, "a key cannot be read"))?;
             if compaction.tombstones.kill(input.base(), &key, view) {
                 continue;
             }
@@ -182,8 +182,8 @@ fn live_rows(compaction: &Compaction) -> io::Result<(Vec<Vec<u32>>, KeyHashes)> 
     Ok((rows, KeyHashes { seed, hashes }))
 }
 
-fn damaged(segment: &Segment) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("segment {}: a key cannot be read", segment.name()))
+fn damaged(segment: &Segment, what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("segment {}: {what}", segment.name()))
 }
 
 /// Gives a segment that replaces these its name; `false` if one of them is not served any more.
@@ -202,6 +202,10 @@ pub(crate) fn publish_replacing(
     inputs: &[Arc<Segment>],
 ) -> io::Result<bool> {
     written.sync()?;
+    // The checksums of the new segment are those of what was copied, and the inputs, which would show the damage, are removed.
+    if let Some(input) = inputs.iter().find(|input| !input.is_intact_still()) {
+        return Err(damaged(input, "it is not as it was written any more"));
+    }
     let may_replace = || may_replace(core, instance, inputs, written.name);
     if !may_replace()? {
         return Ok(false);
