@@ -60,6 +60,26 @@ fn a_row_outlives_an_invalidation_of_another_machine_if_each_miss_looks_for_chan
 }
 
 #[test]
+fn rows_are_not_computed_while_another_thread_looks_for_changes() {
+    let server = Server::start();
+    let (one, other) = (Machine::new(&server), Machine::new(&server));
+    one.compute(&[1], 10);
+    one.store().flush().unwrap();
+    assert_eq!(other.refreshed(&[1]), [Some(10)]);
+    one.store().invalidate(&Keys::ints([2, 3, 4, 5], 0)).unwrap();
+    let next = "change-00000000000000000001";
+    server.fail_next(Operation::Head, next, Fault::Late(Duration::from_millis(500)));
+    std::thread::scope(|scope| {
+        for key in 2..6 {
+            let other = &other;
+            scope.spawn(move || other.compute(&[key], 20));
+        }
+    });
+    other.store().flush().unwrap();
+    assert_eq!(one.refreshed(&[2, 3, 4, 5]), [Some(20); 4]);
+}
+
+#[test]
 fn a_row_that_is_computed_just_after_an_invalidation_of_another_machine_is_right_or_missing() {
     let server = Server::start();
     let (one, other) = (Machine::new(&server), Machine::new(&server));

@@ -1,7 +1,7 @@
 //! The threads that receive segments which a listing has shown. Until a segment is here, its rows are read in the store, unless everything
 //! that a lookup lacks [is to be here soon](Inner::wait_for_arrivals).
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ const RECEIVERS: usize = 4;
 /// If there is no room for a segment, nothing of its size is tried again within this time.
 const NO_ROOM_FOR: Duration = Duration::from_mins(10);
 
-/// After a listing, lookups wait so long in all for what it has shown. To read the same rows in the store would take as long, and each
+/// After a listing, lookups wait so long in all for what it has shown first. To read the same rows in the store would take as long, and each
 /// process of the machine would receive parts of a segment that one of them receives as a whole.
 const WAIT_AT_MOST: Duration = Duration::from_secs(2);
 
@@ -35,6 +35,8 @@ pub(super) struct Arrivals {
     waiting: VecDeque<(String, u64)>,
     /// The names of those that are being received.
     receiving: Vec<String>,
+    /// What the last listing has shown.
+    wanted: HashSet<String>,
     wait: Wait,
     /// The threads that run.
     receivers: usize,
@@ -81,7 +83,13 @@ impl Arrivals {
         let has_room = |bytes: u64| no_room.is_none_or(|(_, refused)| bytes < refused);
         self.waiting = missing.into_iter().filter(|(_, bytes)| has_room(*bytes)).collect();
         let bytes = self.waiting.iter().fold(0_u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
-        self.wait = if (1..=SOON).contains(&bytes) { Wait::Possible } else { Wait::No };
+        let wanted: HashSet<String> = self.waiting.iter().map(|(name, _)| name.clone()).collect();
+        if bytes > SOON || wanted.is_empty() {
+            self.wait = Wait::No;
+        } else if !wanted.is_subset(&self.wanted) {
+            self.wait = Wait::Possible;
+        }
+        self.wanted = wanted;
         let more = self.waiting.len().min(RECEIVERS).saturating_sub(self.receivers);
         self.receivers += more;
         more
@@ -226,7 +234,9 @@ mod tests {
         assert_eq!(arrivals.wait.begin(start), until);
         assert_eq!(arrivals.wait.begin(start + WAIT_AT_MOST / 2), until);
         assert!(arrivals.wait.is_possible(start) && !arrivals.wait.is_possible(until));
-        arrivals.want(segments(&[1]));
+        arrivals.want(segments(&[2]));
+        assert!(!arrivals.wait.is_possible(until), "it was waited for");
+        arrivals.want(segments(&[1, 3]));
         assert_eq!(arrivals.wait.begin(until), until + WAIT_AT_MOST);
         arrivals.want(segments(&[1, SOON]));
         assert!(!arrivals.wait.is_possible(until), "all of that takes longer");

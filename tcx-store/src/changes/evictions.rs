@@ -57,6 +57,11 @@ impl Eviction {
         self.before < self.number
     }
 
+    /// The time until which the segments were born that leave, if this is the first change.
+    pub(super) fn unfinished_until(&self) -> Option<u64> {
+        (!self.is_final()).then_some(self.until)
+    }
+
     /// A joined segment is as old as the oldest of its inputs: one that is born later has no input from which evicted rows came.
     fn may_bring_back(&self, segment: Dated<'_>) -> bool {
         segment.lineage.is_joined() && segment.base < self.before && segment.born <= self.until

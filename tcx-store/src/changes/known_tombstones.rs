@@ -1,9 +1,11 @@
 //! Every tombstone that a process knows: what decides which rows are dead.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::evictions::Eviction;
 use super::numbers::ChangeNumbers;
 use super::pending::Pending;
 use super::table::{HashedKey, TombstoneTable};
@@ -36,6 +38,17 @@ pub(crate) struct Tombstones {
     pub(super) own: Arc<ChangeNumbers>,
 }
 
+/// As [`Tombstones::verify_still`], of these tables.
+pub(super) fn verify_still(tables: &[Arc<TombstoneTable>]) -> io::Result<()> {
+    match tables.iter().find(|table| !table.is_intact_still()) {
+        None => Ok(()),
+        Some(table) => {
+            let what = format!("change {} is not as it was written any more", table.number);
+            Err(io::Error::new(io::ErrorKind::InvalidData, what))
+        }
+    }
+}
+
 impl Tombstones {
     /// The newest number; [`u64::MAX`] if one could not be written yet.
     pub(crate) fn newest(&self) -> u64 {
@@ -50,6 +63,15 @@ impl Tombstones {
     /// The newest tombstone for everything that could be read; 0 without one.
     pub(super) fn all(&self) -> u64 {
         self.tables.iter().map(|table| table.all).max().unwrap_or(0)
+    }
+
+    /// Asked after what cannot be undone was decided by them, and before it is done.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error of the kind `InvalidData` if the bytes of one are not what was written any more.
+    pub(crate) fn verify_still(&self) -> io::Result<()> {
+        verify_still(&self.tables)
     }
 
     /// Whether a row with this number can be dead at all: most cannot, and need no look at their keys.
@@ -146,6 +168,11 @@ impl Tombstones {
     pub(crate) fn leaving(&self) -> BTreeSet<Random> {
         let leaving = self.whole.evictions.iter().flat_map(|own| own.leaving.iter().copied());
         leaving.filter(|name| !self.name_segment(*name)).collect()
+    }
+
+    /// When the youngest was born of the segments that evictions name which were begun and not ended, in milliseconds since 1970; 0 without one.
+    pub(crate) fn unfinished_until(&self) -> u64 {
+        self.whole.evictions.iter().filter_map(Eviction::unfinished_until).max().unwrap_or(0)
     }
 
     /// Whether an eviction says that the segment with these random bits is about to be removed, or to be replaced by another than this one.

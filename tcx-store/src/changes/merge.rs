@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use super::known_tombstones::verify_still;
 use super::most_bytes;
 use super::new_tombstone::write_merged;
 use super::table::TombstoneTable;
@@ -47,6 +48,8 @@ impl MergePlan {
     pub(crate) fn write(&self, storage: &dyn Storage, instance: Random) -> io::Result<Box<dyn Draft>> {
         let mut draft = storage.draft()?;
         write_merged(&mut draft, self.number, instance, &self.tables)?;
+        // Its checksum is that of what was read, and no process reads the changes beside it.
+        verify_still(&self.tables)?;
         Ok(draft)
     }
 

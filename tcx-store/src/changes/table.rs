@@ -170,6 +170,11 @@ impl TombstoneTable {
         }
     }
 
+    /// Whether its bytes are as they were written still. A map was verified when it was opened, and the system may have read it again since.
+    pub(super) fn is_intact_still(&self) -> bool {
+        matches!(self.bytes, ChangeBytes::Heap(_)) || decode(self.number, &self.bytes).is_ok()
+    }
+
     /// Whether an entry is found by who asks for its name: one that is not would kill nothing, and be no damage.
     fn is_sound(&self, at: usize) -> bool {
         let Some(Entry { hash, number, named, name }) = self.entry(at) else { return false };

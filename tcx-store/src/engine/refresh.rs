@@ -1,5 +1,6 @@
 //! Looks for what other processes have added to the folder: now and then, and before rows are computed.
 
+use std::io;
 use std::sync::TryLockError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -62,20 +63,39 @@ impl Core {
         Ok(listed || self.snapshot().outlived != seen.number)
     }
 
-    /// Lists the folder if there is a change that is not known. Of several threads that find one, the first lists.
+    /// Lists the folder if there is a change that is not known, or looks for one unless the last look is enough.
     fn learn_changes(&self, certain: bool) -> Result<()> {
+        if certain || self.storage.list_every().is_none() {
+            return self.learn_changes_now().map(drop);
+        }
+        let look = self.looks.begin();
+        if is_behind(self.shown_changes()) || look.is_due() {
+            let learned = self.learn_changes_now();
+            if matches!(learned, Ok(true)) {
+                look.was_answered();
+            }
+            learned?;
+        }
+        Ok(())
+    }
+
+    /// Lists the folder if there is a change that is not known. Of several threads that find one, the first lists. Returns whether the look
+    /// was answered, and what it has found is known now.
+    fn learn_changes_now(&self) -> Result<bool> {
         let known = self.shown_changes();
-        let is_look_due = certain || self.storage.list_every().is_none() || self.looks.begin();
-        if !(is_behind(known) || is_look_due && self.is_change_after(known.0)) {
-            return Ok(());
+        let is_there = if is_behind(known) { Some(true) } else { self.is_change_after(known.0) };
+        if is_there != Some(true) {
+            return Ok(is_there.is_some());
         }
         let mut refresh = lock(&self.refresh);
         // What another thread has listed since may be older than the newest change when this was called, so its name decides again.
         let listed = self.shown_changes();
-        if listed == known || is_behind(listed) || self.is_change_after(listed.0) {
+        if listed == known || is_behind(listed) || self.is_change_after(listed.0) == Some(true) {
             self.refresh_with(&mut refresh, true)?;
         }
-        Ok(())
+        // A listing may be late.
+        let learned = self.shown_changes();
+        Ok(!is_behind(learned) && learned.0 > known.0)
     }
 
     /// The newest change that readers know, and the newest that rows outlive which are computed now.
@@ -84,9 +104,14 @@ impl Core {
         (snapshot.known, snapshot.outlived)
     }
 
-    /// Changes have names: to look for the next one takes no listing.
-    fn is_change_after(&self, known: u64) -> bool {
-        self.storage.info(&FileName::Change(known.saturating_add(1)).to_string()).is_ok()
+    /// Whether there is a change after this one; `None` if that cannot be found out. Changes have names: to look for the next one takes no
+    /// listing.
+    fn is_change_after(&self, known: u64) -> Option<bool> {
+        match self.storage.info(&FileName::Change(known.saturating_add(1)).to_string()) {
+            Ok(_) => Some(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Some(false),
+            Err(_) => None,
+        }
     }
 
     /// The time until another look at files that look damaged for the first time, and may have been misread.

@@ -115,6 +115,11 @@ impl Run {
         &self.map[self.header..][..self.lines * LINE]
     }
 
+    /// Whether every line is as it was written still: those that were verified may have gone bad since.
+    pub(crate) fn is_intact_still(&self) -> bool {
+        self.blocks.verify_again(self.lines_bytes())
+    }
+
     /// Whether every line is intact, and the number of entries is the one in the header.
     pub(crate) fn is_intact(&self) -> bool {
         self.blocks.verify(self.lines_bytes(), 0, self.lines * LINE)

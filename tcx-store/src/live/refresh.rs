@@ -1,6 +1,6 @@
 //! When to look for what other processes have added.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use crate::storage::Stamp;
@@ -106,20 +106,34 @@ pub(crate) struct Looks {
     last: Mutex<Option<Instant>>,
 }
 
+/// The look of one thread. Others wait for it, and for what it learns, since they go by its answer.
+pub(crate) struct Look<'a> {
+    last: MutexGuard<'a, Option<Instant>>,
+    begun: Instant,
+    every: Duration,
+}
+
 impl Looks {
     /// A look is enough for a second at most, and for no longer than the time between looks at hits.
     pub(crate) fn new(refresh_every: Duration) -> Self {
         Self { every: refresh_every.min(LOOK_AT_LEAST_EVERY), last: Mutex::default() }
     }
 
-    /// Whether it is time for another look. It is begun by whoever is told so.
-    pub(crate) fn begin(&self) -> bool {
-        let (mut last, now) = (lock(&self.last), runtime::now());
-        let is_due = last.is_none_or(|last| now.duration_since(last) >= self.every);
-        if is_due {
-            *last = Some(now);
-        }
-        is_due
+    pub(crate) fn begin(&self) -> Look<'_> {
+        let last = lock(&self.last);
+        Look { last, begun: runtime::now(), every: self.every }
+    }
+}
+
+impl Look<'_> {
+    /// Whether the last look is not enough.
+    pub(crate) fn is_due(&self) -> bool {
+        self.last.is_none_or(|last| self.begun.duration_since(last) >= self.every)
+    }
+
+    /// The store has answered.
+    pub(crate) fn was_answered(mut self) {
+        *self.last = Some(self.begun);
     }
 }
 
@@ -165,17 +179,19 @@ mod tests {
 
     #[test]
     fn a_look_for_changes_is_enough_for_a_second_or_until_hits_are_looked_after_again() {
-        let begun_before = |every, ago| {
+        let is_due = |every, ago| {
             let looks = Looks::new(every);
-            assert!(looks.begin(), "it is the first");
+            assert!(looks.begin().is_due(), "it is the first");
+            assert!(looks.begin().is_due(), "it was not answered");
+            looks.begin().was_answered();
             *lock(&looks.last) = runtime::now().checked_sub(ago);
-            looks.begin()
+            looks.begin().is_due()
         };
         let (second, hour) = (Duration::from_secs(1), Duration::from_hours(1));
-        assert!(begun_before(Duration::ZERO, Duration::ZERO));
-        assert!(!begun_before(hour, second / 10));
-        assert!(begun_before(hour, second));
-        assert!(begun_before(second / 5, second / 5));
+        assert!(is_due(Duration::ZERO, Duration::ZERO));
+        assert!(!is_due(hour, second / 10));
+        assert!(is_due(hour, second));
+        assert!(is_due(second / 5, second / 5));
     }
 
     #[test]

@@ -80,7 +80,7 @@ impl Store {
         self.kill(Doomed::All)
     }
 
-    /// Invalidates the rows of those stored keys for which `is_doomed` returns `true`.
+    /// Invalidates the rows of those stored keys for which `is_doomed` returns `true`. It may be asked for a key several times.
     ///
     /// # Errors
     ///
@@ -104,7 +104,7 @@ impl Store {
             }
             self.kill_keys(keys)?;
             if unreadable.is_all(&visit.unreadable) {
-                self.core.kill_unreadable(&unreadable, visit.visited)?;
+                self.core.kill_unreadable(&unreadable, visit.known)?;
                 return visit.seen;
             }
             // Others may have joined them before they know this: their keys are visited as well.
@@ -115,7 +115,8 @@ impl Store {
 
     /// Invalidates the rows that were computed before `time`, also those that this process cannot see: rows that another one has not
     /// written yet, and segments that wait on another machine or are joined at the moment. The age of a row is that of the oldest row in
-    /// its segment. Rows that wait to be written here are written first.
+    /// its segment, and times are kept in whole milliseconds: a row of the one that `time` is in dies. Rows that wait to be written here are
+    /// written first.
     ///
     /// ```
     /// # use std::time::{Duration, SystemTime};
@@ -140,7 +141,7 @@ impl Store {
     pub fn invalidate_older_than(&self, time: SystemTime) -> Result<()> {
         let writer = self.writer()?;
         writer.flush(false)?;
-        let invalidated = self.invalidate_stored_before(clock::millis(time));
+        let invalidated = self.invalidate_stored_before(clock::millis_up(time));
         writer.tidy();
         invalidated
     }

@@ -35,8 +35,9 @@ pub(crate) struct Visit {
     pub(crate) seen: Result<()>,
     /// Within [`Reach::There`], the segments with keys which are damaged for good: a process that has read them before serves their rows.
     pub(crate) unreadable: Vec<SegmentName>,
-    /// The segments of which all keys were visited: the random bits of their names.
-    pub(crate) visited: HashSet<Random>,
+    /// The segments that were known, by the random bits of their names: the keys of each were visited, or those of what replaces it, unless
+    /// this is an error or it is unreadable.
+    pub(crate) known: HashSet<Random>,
 }
 
 impl Core {
@@ -94,7 +95,7 @@ impl Core {
             let oldest_kept = self.retention.oldest_kept();
             buffered.retain(|(batch, _)| batch.born >= oldest_kept);
         }
-        let (snapshot, stored) = {
+        let (snapshot, stored, known) = {
             // At one moment: a segment that waits may be served the next.
             let mut live = self.live();
             let snapshot = self.unexpired_with(&mut live);
@@ -104,9 +105,9 @@ impl Core {
                 let served = snapshot.segments.clone();
                 Stored { served, unread: live.unopened(), ..Stored::default() }
             };
-            (snapshot, stored)
+            (snapshot, stored, live.segments.names().map(|name| name.random).collect())
         };
-        let (mut unreadable, mut visited) = (stored.lost, HashSet::new());
+        let mut unreadable = stored.lost;
         let (served, mut first_unread) = (stored.served.iter().map(|segment| (segment, true)), stored.unread);
         for (segment, is_served) in served.chain(stored.others.iter().map(|segment| (segment, false))) {
             let failures = segment.failures();
@@ -138,8 +139,6 @@ impl Core {
                 first_unread = first_unread.or(Some(segment.name()));
             } else if is_damaged && reach == Reach::There {
                 unreadable.push(segment.name());
-            } else {
-                visited.insert(segment.name().random);
             }
         }
         for (batch, rows) in &buffered {
@@ -148,6 +147,6 @@ impl Core {
                 see(StoredRow { key, view });
             }
         }
-        Visit { seen: first_unread.map_or(Ok(()), |name| Err(unread(name))), unreadable, visited }
+        Visit { seen: first_unread.map_or(Ok(()), |name| Err(unread(name))), unreadable, known }
     }
 }

@@ -13,7 +13,7 @@ use crate::segment::{Piece, PieceRows, PieceSource, Segment, write_segment};
 use crate::storage::name::{FileName, SegmentName};
 use crate::store::Store;
 use crate::sys::runtime::lock;
-use crate::upkeep::compaction::{Removal, announce_removal, hand_on_uses, publish_replacing};
+use crate::upkeep::compaction::{Removal, announce_removal, hand_on_uses, publish_replacing, verify_still};
 
 impl Store {
     /// Rewrites a segment with its first `rows` live rows: the newest, if it was joined from others. The other rows are gone,
@@ -98,19 +98,21 @@ fn rewrite(core: &Core, plan: &Plan) -> io::Result<bool> {
     let piece = Piece { source: PieceSource::Segment(segment), rows: PieceRows::Selected(&rows) };
     let written = write_segment(&*core.storage, &header, &[piece])?;
     let name = written.name;
+    // Not once the segment is said to leave.
+    verify_still(&plan.tombstones, inputs)?;
     // The rows that do not stay are not brought back by another process that joins the segment at this time.
     let removal = Removal {
         until: segment.youngest(),
         goes: HashSet::new(),
         rewritten: Some((segment.name(), name)),
         lineage: HashSet::new(),
-        visited: None,
+        known: None,
     };
     match announce_removal(core, &removal) {
         Err(error) if error.kind() == ErrorKind::Contended => return Ok(false),
         announced => announced.map_err(io::Error::other)?,
     }
-    if !publish_replacing(core, written, hashes, identity.instance, inputs)? {
+    if !publish_replacing(core, written, hashes, (identity.instance, &plan.tombstones), inputs)? {
         return Ok(false);
     }
     hand_on_uses(core, inputs, name);

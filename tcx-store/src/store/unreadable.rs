@@ -42,20 +42,19 @@ impl Core {
         Ok(())
     }
 
-    /// Makes the announced segments dead, and whatever another process has joined from them that is not among those whose keys were
-    /// `visited` since.
-    pub(super) fn kill_unreadable(&self, unreadable: &Unreadable, visited: HashSet<Random>) -> Result<()> {
+    /// Makes the announced segments dead, and whatever another process has joined from them that was not `known` when keys were visited since.
+    pub(super) fn kill_unreadable(&self, unreadable: &Unreadable, known: HashSet<Random>) -> Result<()> {
         let Some(announced) = unreadable.announced else { return Ok(()) };
         self.are_ready_to_kill()?;
-        let removal = self.removal(unreadable, Some(visited));
+        let removal = self.removal(unreadable, Some(known));
         kill_leaving(self, &removal, announced).map_err(|e| self.not_killed(e))
     }
 
-    fn removal(&self, unreadable: &Unreadable, visited: Option<HashSet<Random>>) -> Removal {
+    fn removal(&self, unreadable: &Unreadable, known: Option<HashSet<Random>>) -> Removal {
         let goes = unreadable.names.clone();
         let lineage = self.live().lineage(&goes);
         // When they were born is not known.
-        Removal { until: u64::MAX, goes, lineage, rewritten: None, visited }
+        Removal { until: u64::MAX, goes, lineage, rewritten: None, known }
     }
 
     fn are_ready_to_kill(&self) -> Result<()> {

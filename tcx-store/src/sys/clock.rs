@@ -7,6 +7,12 @@ pub(crate) fn millis(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, whole_millis)
 }
 
+/// As [`millis`], with a part of a millisecond for a whole one.
+pub(crate) fn millis_up(time: SystemTime) -> u64 {
+    let millis = millis(time);
+    millis.saturating_add(u64::from(self::time(millis) < time && UNIX_EPOCH < time))
+}
+
 /// A duration in milliseconds; one that is too long for the number is the longest that is not.
 pub(crate) fn whole_millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)

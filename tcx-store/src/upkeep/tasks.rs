@@ -43,8 +43,15 @@ pub(crate) fn merge_runs(core: &Core, ends: bool) {
         let (merged, start) = (Random::new(), Instant::now());
         let published = core.storage.draft().and_then(|mut draft| {
             write_merged(&mut draft, &runs, &|name| gone.contains(&name))?;
-            draft.publish(&FileName::Run(merged).to_string(), false)
+            if are_intact_still(core, &runs) {
+                draft.publish(&FileName::Run(merged).to_string(), false).map(|()| true)
+            } else {
+                Ok(false)
+            }
         });
+        if matches!(published, Ok(false)) {
+            continue;
+        }
         if core.tried("merge index runs", published).is_none() {
             return;
         }
@@ -67,6 +74,17 @@ pub(crate) fn merge_runs(core: &Core, ends: bool) {
     }
 }
 
+/// Whether runs are as they were written still. The checksums of one that is made from them are those of what was read, and they are
+/// removed: rows would be missing for good. Others go out of service, and are made again from their segments.
+fn are_intact_still(core: &Core, runs: &[Arc<Run>]) -> bool {
+    let damaged: Vec<_> = runs.iter().filter(|run| !run.is_intact_still()).cloned().collect();
+    let are_intact = damaged.is_empty();
+    if !are_intact {
+        core.drop_damaged(&DamagedFiles { runs: damaged, ..DamagedFiles::default() });
+    }
+    are_intact
+}
+
 /// How often an index is written, if other processes remove each one.
 const TRIMMED_AT_MOST: usize = 8;
 
@@ -84,6 +102,9 @@ fn trim_runs(core: &Core, at_least: u64) -> io::Result<bool> {
     let (trimmed, start) = (Random::new(), Instant::now());
     let mut draft = core.storage.draft()?;
     write_merged(&mut draft, &stale.runs, &|name| stale.left_out.contains(&name))?;
+    if !are_intact_still(core, &stale.runs) {
+        return Ok(false);
+    }
     let name = FileName::Run(trimmed).to_string();
     draft.publish(&name, false)?;
     core.took(Work::Merge, start);

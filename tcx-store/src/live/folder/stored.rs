@@ -76,10 +76,10 @@ impl Live {
             match self.segments.find(name).as_deref().map(Segment::dated) {
                 Some(own) if !own.lineage.is_joined() || own.born > until || tombstones.kill_segment(own) => {
                 }
+                Some(own) if !is_to_stay(own) => {}
                 // A change that cannot be read may be an earlier eviction.
                 Some(own) if self.changes.is_unread_after(own.base) => kept.unread.push(name.random),
-                Some(own) if is_to_stay(own) => kept.sure.push(name.random),
-                Some(_) => {}
+                Some(_) => kept.sure.push(name.random),
                 None if self.segments.is_gone(name) => {}
                 None if tombstones.spare(name.random) && !self.changes.is_unread_after(0) => {
                     kept.sure.push(name.random);

@@ -306,28 +306,3 @@ fn a_segment_that_is_intact_and_holds_no_rows_does_not_keep_the_others_from_bein
     assert_eq!(store.lookup(keys(&ABC)).unwrap().distinct_missing_positions(), [1]);
     assert_eq!((store.stats().segments, store.stats().damaged_segments), (1, 1));
 }
-
-#[test]
-#[cfg(unix)]
-fn a_segment_that_has_gone_bad_since_it_was_verified_is_not_joined() {
-    use std::os::unix::fs::{FileExt, PermissionsExt};
-
-    let dir = tempfile::tempdir().unwrap();
-    let store = process(dir.path());
-    let value = 0x1122_3344_5566_7788;
-    compute(&store, &["a"], value);
-    seal_all(&store);
-    let path = dir.path().join("m_v1").join(&names(dir.path(), "seg-")[0]);
-    compute(&store, &["b"], 2);
-    seal_all(&store);
-    assert_eq!(values(&store, &["a", "b"]), [value, 2], "it is verified");
-    // As a page that the system reads again, from a disk that has lost a bit.
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-    let at = fs::read(&path).unwrap().windows(8).position(|own| own == value.to_le_bytes()).unwrap();
-    let file = fs::File::options().write(true).open(&path).unwrap();
-    file.write_all_at(&[0x89], at as u64).unwrap();
-    store.compact().unwrap();
-    for store in [&store, &process(dir.path())] {
-        assert_eq!(values(store, &["a", "b"]), [-1, 2]);
-    }
-}

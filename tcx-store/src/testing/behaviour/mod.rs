@@ -20,6 +20,8 @@ mod failed_invalidation;
 mod far;
 mod faults;
 mod folder;
+#[cfg(unix)]
+mod gone_bad;
 mod gone_folder;
 mod hidden;
 mod hidden_stamps;

@@ -35,7 +35,7 @@ pub(super) fn look_up(process: &Process, request: Request) {
     let number = session.number();
     let by = replaces.map(|handle| number * HANDLES + handle);
     let mut glance = process.world.oracle().lookup_begins(number, by, process.millis());
-    let since = process.world.oracle().now();
+    let (since, looked) = process.world.oracle().since(process.millis(), process.look_lasts());
     let watch = Watch::new(process, &session);
     let mut ids = Keys::text(&keys, view).unwrap();
     if let Some(stamps) = &stamps {
@@ -62,9 +62,9 @@ pub(super) fn look_up(process: &Process, request: Request) {
         if puts {
             oracle.lists(&mut pending.glance, since);
         }
-        // Changes are looked for before rows are computed.
-        if puts || pending.lookup.missing() > 0 && process.looks_at_each_miss() {
-            oracle.knows(&mut pending.glance, since);
+        // Changes are looked for before rows are computed, unless another lookup has just done so.
+        if puts || pending.lookup.missing() > 0 {
+            oracle.knows(&mut pending.glance, if puts { since } else { looked });
         }
     }
     pending.judge_all(process);

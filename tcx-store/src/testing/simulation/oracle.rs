@@ -85,6 +85,8 @@ fn rejections_of(session: usize) -> usize {
 #[derive(Debug, Default)]
 pub(super) struct Oracle {
     time: u64,
+    /// Moments, with the time of the folder in milliseconds.
+    times: Vec<(u64, u64)>,
     rows: Vec<Row>,
     invalidations: Vec<Invalidation>,
     sessions: Vec<Session>,
@@ -111,6 +113,15 @@ impl Oracle {
     pub(super) fn now(&mut self) -> u64 {
         self.time += 1;
         self.time
+    }
+
+    /// The present, at this time of the folder in milliseconds, and the last moment that is known to be so much earlier.
+    pub(super) fn since(&mut self, millis: u64, earlier: u64) -> (u64, u64) {
+        let now = self.now();
+        self.times.push((millis, now));
+        let is_earlier = |(at, _): &&(u64, u64)| at + earlier <= millis;
+        let last = self.times.iter().rev().find(is_earlier);
+        (now, last.map_or(0, |(_, moment)| *moment))
     }
 
     pub(super) fn violation(&self) -> Option<&str> {

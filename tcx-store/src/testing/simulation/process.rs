@@ -191,9 +191,11 @@ impl Process {
         self.observes
     }
 
-    /// Whether each lookup that misses rows looks for changes, however lately another one did.
-    pub(super) fn looks_at_each_miss(&self) -> bool {
-        self.site.machine().is_none() || self.options.refresh_every.is_zero()
+    /// For how long a look for changes is enough for others that miss rows, in milliseconds.
+    pub(super) fn look_lasts(&self) -> u64 {
+        const LONGEST: u64 = 1000;
+        let is_remote = self.site.machine().is_some();
+        if is_remote { LONGEST.min(self.options.refresh_every.as_millis() as u64) } else { 0 }
     }
 
     /// Tells the oracle if segments have gone while a fault hid what took their place.
@@ -261,11 +263,17 @@ impl Process {
 
     pub(super) fn push(&self, pending: Pending) {
         let mut memory = self.memory();
-        memory.pending.push(pending);
-        let oldest = (memory.pending.len() > PENDING).then(|| memory.pending.remove(0));
+        let is_open = memory.session.as_ref().is_some_and(|open| Arc::ptr_eq(open, &pending.session));
+        let gone = if is_open {
+            memory.pending.push(pending);
+            (memory.pending.len() > PENDING).then(|| memory.pending.remove(0))
+        } else {
+            // Another thread has closed the session, and this would keep it open.
+            Some(pending)
+        };
         drop(memory);
         // It may be the last one that holds a closed session, whose threads are waited for: not under the lock.
-        drop(oldest);
+        drop(gone);
     }
 
     pub(super) fn take(&self, pending: usize) -> Option<Pending> {

@@ -116,7 +116,13 @@ impl Plan {
         let is_killed = |segment: &Segment| tombstones.kill_segment(segment.dated());
         // A machine that has them removes the others, unless they are dead as a whole.
         let counted = usable.iter().filter(|own| grace.reads_far || !own.is_far() || is_killed(own));
-        for segment in counted.filter(|segment| segment.dead_rows(&tombstones) == segment.rows()) {
+        let is_dead = |own: &&Arc<Segment>| own.dead_rows(&tombstones) == own.rows();
+        let mut dead: Vec<_> = counted.filter(is_dead).collect();
+        dead.retain(|own| collection.may_remove(own));
+        if !dead.is_empty() {
+            tombstones.verify_still().map_err(|e| failed(core, e))?;
+        }
+        for segment in dead {
             collection.remove_dead(segment);
         }
         for segment in &void {
@@ -304,8 +310,12 @@ impl<'a> Collection<'a> {
         Ok(self.collected)
     }
 
+    fn may_remove(&mut self, segment: &Segment) -> bool {
+        self.is_older(FileName::Segment(segment.name()), self.grace.replaced)
+    }
+
     fn remove_dead(&mut self, segment: &Segment) {
-        if self.is_older(FileName::Segment(segment.name()), self.grace.replaced) {
+        if self.may_remove(segment) {
             self.remove_segment(segment.name());
         }
     }

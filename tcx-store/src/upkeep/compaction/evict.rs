@@ -92,9 +92,9 @@ pub(crate) struct Removal {
     pub(crate) lineage: HashSet<Random>,
     /// A segment that stays until another one, with fewer rows, has its name.
     pub(crate) rewritten: Option<(SegmentName, SegmentName)>,
-    /// If not all rows of what goes are known: the segments of which all were looked at since the first change. Another one that was joined
-    /// from what goes is dead as well.
-    pub(crate) visited: Option<HashSet<Random>>,
+    /// If not all rows of what goes are known: the segments that were known when rows were looked for since the first change. Another one that
+    /// was joined from what goes is dead as well.
+    pub(crate) known: Option<HashSet<Random>>,
 }
 
 /// Says that rows are about to go.
@@ -156,12 +156,17 @@ impl Removal {
         live.changes.write_pending(&*core.storage).map_err(failed)?;
         live.refresh()?;
         live.check_complete()?;
+        if first.is_some() {
+            self.check_new(core, live)?;
+        }
         let mut leaving = live.changes.tombstones().leaving();
         leaving.extend(rewritten.map(|(own, _)| own.random));
-        let (mut kept, mut dead) = (Kept::default(), Vec::new());
+        let (mut kept, mut dead, mut until) = (Kept::default(), Vec::new(), until);
         if first.is_none() {
             leaving.extend(goes.iter().map(|name| name.random));
         } else {
+            // Removals that were begun and given up end with this one.
+            until = until.max(live.changes.tombstones().unfinished_until());
             kept = live.kept(until, goes, |own| self.keeps(own));
             kept.sure.extend(rewritten.map(|(_, next)| next.random));
             dead.extend(lineage);
@@ -173,11 +178,28 @@ impl Removal {
         created.map_err(failed)
     }
 
+    /// What has come since rows were looked for, and cannot be read, may have been joined from what goes.
+    fn check_new(&self, core: &Core, live: &Live) -> Result<()> {
+        let Some(known) = &self.known else { return Ok(()) };
+        let is_unread = |name: &SegmentName| {
+            let is_new = !known.contains(&name.random) && !self.goes.contains(name);
+            is_new && live.segments.find(*name).is_none() && !live.segments.is_gone(*name)
+        };
+        match live.segments.names().find(is_unread) {
+            None => Ok(()),
+            Some(name) => {
+                let path = core.storage.path().join(name.to_string());
+                let what = io::Error::other("another process has just joined or written it: try again");
+                Err(Error::io("cannot read all keys of", path, what))
+            }
+        }
+    }
+
     /// Whether a joined segment that is there stays.
     fn keeps(&self, segment: Dated<'_>) -> bool {
-        let Some(visited) = &self.visited else { return true };
+        let Some(known) = &self.known else { return true };
         let has_gone = || segment.lineage.may_have(|name| self.lineage.contains(&name));
-        visited.contains(&segment.name) || !has_gone()
+        known.contains(&segment.name) || !has_gone()
     }
 }
 
@@ -211,7 +233,7 @@ impl Collection<'_> {
             return Ok(());
         }
         let lineage = self.core.live().lineage(&goes);
-        self.announce(&Removal { until, goes, lineage, rewritten: None, visited: None })?;
+        self.announce(&Removal { until, goes, lineage, rewritten: None, known: None })?;
         groups.into_iter().flatten().for_each(|name| self.remove_segment(name));
         Ok(())
     }
@@ -282,6 +304,28 @@ fn inputs_first(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::changes::Lineage;
+
+    #[test]
+    fn what_was_joined_from_what_goes_stays_if_it_was_known() {
+        let [known, new, gone] = [1, 2, 3].map(|number| Random([number; 16]));
+        let removal = Removal {
+            until: 0,
+            goes: HashSet::new(),
+            lineage: HashSet::from([gone]),
+            rewritten: None,
+            known: Some(HashSet::from([known])),
+        };
+        let keeps = |removal: &Removal, name: Random, ancestors: &[Random], has_more: bool| {
+            let lineage = Lineage { inputs: &[], ancestors, has_more };
+            removal.keeps(Dated { base: 0, born: 0, name, lineage })
+        };
+        // It may not have been read, or be replaced by another one that was.
+        assert!(keeps(&removal, known, &[gone], true));
+        assert!(keeps(&removal, new, &[new], false));
+        assert!(!keeps(&removal, new, &[gone], false) && !keeps(&removal, new, &[], true));
+        assert!(keeps(&Removal { known: None, ..removal }, new, &[gone], true), "all its rows are known");
+    }
 
     fn order(inputs: &[&[u8]]) -> Vec<u8> {
         let name = |number: u8| SegmentName { random: Random([number; 16]), tail: 0 };

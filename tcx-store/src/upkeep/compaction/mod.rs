@@ -121,7 +121,7 @@ fn plan_with(
 
 /// Writes the new segment; `false` if another process was faster.
 fn join(core: &Core, compaction: &Compaction) -> io::Result<bool> {
-    let Compaction { inputs, identity, base, .. } = compaction;
+    let Compaction { inputs, identity, base, tombstones } = compaction;
     let start = Instant::now();
     let (rows, hashes) = live_rows(compaction)?;
     if hashes.hashes.is_empty() || core.gives_up() {
@@ -134,7 +134,8 @@ fn join(core: &Core, compaction: &Compaction) -> io::Result<bool> {
     let header = core.joined_header(identity, *base, inputs, hashes.hashes.len());
     let written = write_segment(&*core.storage, &header, &pieces)?;
     let name = written.name;
-    if core.gives_up() || !publish_replacing(core, written, hashes, identity.instance, inputs)? {
+    if core.gives_up() || !publish_replacing(core, written, hashes, (identity.instance, tombstones), inputs)?
+    {
         return Ok(false);
     }
     hand_on_uses(core, inputs, name);
@@ -198,14 +199,11 @@ pub(crate) fn publish_replacing(
     core: &Core,
     mut written: WrittenSegment,
     hashes: KeyHashes,
-    instance: Random,
+    (instance, tombstones): (Random, &Tombstones),
     inputs: &[Arc<Segment>],
 ) -> io::Result<bool> {
     written.sync()?;
-    // The checksums of the new segment are those of what was copied, and the inputs, which would show the damage, are removed.
-    if let Some(input) = inputs.iter().find(|input| !input.is_intact_still()) {
-        return Err(damaged(input, "it is not as it was written any more"));
-    }
+    verify_still(tombstones, inputs)?;
     let may_replace = || may_replace(core, instance, inputs, written.name);
     if !may_replace()? {
         return Ok(false);
@@ -217,6 +215,20 @@ pub(crate) fn publish_replacing(
         return may_replace;
     }
     publish_indexed(core, written, run).map_err(io::Error::other).map(|()| true)
+}
+
+/// Verifies what the rows of a new segment were copied from, and what decided which of them are alive. The checksums of the new segment are
+/// those of what was copied, and the inputs, which would show the damage, are removed.
+///
+/// # Errors
+///
+/// Returns an error of the kind `InvalidData` if any of it is not as it was written any more.
+pub(crate) fn verify_still(tombstones: &Tombstones, inputs: &[Arc<Segment>]) -> io::Result<()> {
+    tombstones.verify_still()?;
+    match inputs.iter().find(|input| !input.is_intact_still()) {
+        None => Ok(()),
+        Some(input) => Err(damaged(input, "it is not as it was written any more")),
+    }
 }
 
 /// Whether every input is still served, in the same folder, and no other process is about to remove it.
