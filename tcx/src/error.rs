@@ -223,16 +223,21 @@ impl Error {
         self
     }
 
-    /// Says what failed, if this is an error of the caller's own code, and it is not known yet which of its functions has returned it.
+    /// Says what failed, if this is an error of the caller's own code, and it is not known yet which of its functions has returned it:
+    /// none that may offer the inputs of some samples.
     pub(crate) fn returned_by<T: Into<Box<str>>>(mut self, what: impl FnOnce() -> T) -> Self {
-        if matches!(self.0.message, Message::Own) {
+        let is_foreign = self.end_partial();
+        if is_foreign || matches!(self.0.message, Message::Own) {
             self.0.message = Message::Text(what().into());
         }
-        self
+        let remedy = "a `Partial` is for loaders: nothing is computed from what could be loaded here";
+        if is_foreign { self.with_remedy(remedy) } else { self }
     }
 
-    /// Names the module that the error concerns, unless it names one already.
+    /// Names the module that the error concerns, unless it names one already. A loader that gets such an error from a call has no
+    /// inputs of it.
     pub(crate) fn in_module(mut self, id: &str) -> Self {
+        self.end_partial();
         self.0.module.get_or_insert_with(|| id.into());
         self
     }
@@ -324,11 +329,8 @@ impl StdError for Error {
         match (&self.0.source, &self.0.message) {
             (Some(source), _) => Some(&**source),
             (None, Message::Store(error)) => error.source(),
-            // The causes of the others are among `load_failures`.
-            (None, Message::Text(_) | Message::Own) => {
-                let first = self.load_failures().first();
-                first.map(|failure| -> &(dyn StdError + 'static) { &*failure.error })
-            }
+            // The causes of the others are among the failures.
+            (None, Message::Text(_) | Message::Own) => self.first_failure(),
         }
     }
 }

@@ -151,3 +151,16 @@ fn what_comes_out_tracks_no_gradients_whatever_went_in() {
         assert!(output.equal(&matrix(&seeds(ids))));
     }
 }
+
+#[test]
+fn the_bytes_of_a_tensor_that_a_closure_gets_stay_as_they_are_while_it_writes_to_the_tensor() {
+    use tcx::TensorLike as _;
+
+    let tensor = Tensor::from_slice(&[1_u8, 2]);
+    let seen = tensor.with_bytes(|bytes| {
+        let _ = tensor.shallow_clone().fill_(7);
+        bytes.to_vec()
+    });
+    assert_eq!(seen.unwrap(), [1, 2]);
+    assert_eq!(tensor.with_bytes(<[u8]>::to_vec).unwrap(), [7, 7]);
+}

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tch::nn::{self, Module as _, OptimizerConfig as _, VarStore};
 use tch::{Device, Kind, Tensor, kind};
-use tcx::{Cache, Cached, D1, Extractor, Frozen, Mode, Typed, cached_module};
+use tcx::{Cache, Cached, D1, Extractor, Frozen, Mode, OnMismatch, Typed, cached_module};
 
 /// The first value of its input, times its weight.
 #[cached_module(id = "watched_v1", key = i64)]
@@ -291,6 +291,29 @@ fn a_chain_watches_every_handle_of_the_module_before_it() {
         let said = "1 computed row was not kept: module `watched_v1`: weight `fc.net.weight`: ";
         assert!(error.contains(said), "{mode:?}: {error}");
     }
+}
+
+#[test]
+fn a_chain_watches_a_handle_of_the_module_before_it_that_may_have_a_folder_of_its_own() {
+    const INPUTS: i64 = 1 << 20;
+    let flushed = [false, true].map(|opens_separate| {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::open(dir.path()).unwrap();
+        let separate = cache.with_settings(|own| own.on_mismatch(OnMismatch::Separate));
+        let (opens, follows) = if opens_separate { (&separate, &cache) } else { (&cache, &separate) };
+        let temporary = follows.module(Watched { fc: unchanged(INPUTS) }).unwrap();
+        let twice = cache.module_after(&temporary, Twice {}).unwrap();
+        let fc = unchanged(INPUTS);
+        let weight = fc.ws.shallow_clone();
+        let first = opens.module(Watched { fc }).unwrap();
+        let _ = weight.data().narrow(1, 700, 1).fill_(15.);
+        let load =
+            |_: tcx::Missing<'_, i64>| Ok(first.forward(&[1], &input(&[1], INPUTS).roll(700, 1))?.into());
+        twice.fetch(&[1], load).unwrap();
+        twice.flush().map_or_else(|error| format!("{error:#}"), |()| "nothing was lost".to_owned())
+    });
+    let said = "1 computed row was not kept: module `watched_v1`: weight `fc.net.weight`: ";
+    assert!(flushed.iter().all(|error| error.contains(said)), "{flushed:?}");
 }
 
 /// A tensor that another thread writes to.

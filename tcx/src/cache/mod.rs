@@ -26,7 +26,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tcx_store::{OnMismatch, Process, Spec, Store};
+use tcx_store::{Process, Spec, Store};
 
 use crate::cache::alone::Alone;
 use crate::cache::builder::CacheBuilder;
@@ -93,8 +93,9 @@ pub(crate) struct Shared {
     origins: Alone<HashMap<OriginKey, Arc<Origin>>>,
 }
 
-/// The id of a module, and its identity where each has rows of its own.
-type OriginKey = (&'static str, Option<Vec<(String, String)>>);
+/// The id of a module, and its identity: each may have rows of its own. Handles of one identity share their rows, whatever their
+/// settings and modes.
+type OriginKey = (&'static str, Vec<(String, String)>);
 
 impl Shared {
     pub(crate) fn new(place: Place, shown: Shown) -> Self {
@@ -209,17 +210,14 @@ impl Cache {
         Ok(rows)
     }
 
-    /// The weights behind the rows of a module: the same ones for all its handles, or for those of one identity if each has rows of its
-    /// own.
+    /// The weights behind the rows of a module: the same ones for all its handles of one identity.
     ///
     /// # Errors
     ///
     /// Returns an error in a process that was forked from the one that opened the cache.
     pub(crate) fn origin(&self, id: &'static str, identity: &Identity) -> Result<Arc<Origin>> {
         let mut origins = self.shared.origins.lock().map_err(|_| self.shared.forked())?;
-        let is_separate = self.settings.options.on_mismatch == OnMismatch::Separate;
-        let key = (id, is_separate.then(|| identity.all_entries()));
-        Ok(origins.entry(key).or_default().clone())
+        Ok(origins.entry((id, identity.all_entries())).or_default().clone())
     }
 
     /// Waits until every row computed so far, of every module opened here, is durable: it survives kill -9

@@ -22,13 +22,13 @@ use crate::ids::name::name;
 use crate::module::batch::Batch;
 use crate::module::extractor::{CachedModule, Extractor};
 use crate::module::inputs::Selected;
-use crate::output::{CacheableOutput, ColumnWriter};
+use crate::output::{CacheableOutput, ColumnWriter, Refuses};
 use crate::tensor::{no_gradients, with_gradients};
 use crate::{Error, Result};
 
 /// What a module has shown of itself.
 pub(crate) struct Shown {
-    /// Whether a first batch has shown no gradients.
+    /// Whether each field of float tensors has shown one, and none of them gradients.
     without_gradients: AtomicBool,
     /// The promise that the module is known to break.
     broken: OnceLock<Broken>,
@@ -151,7 +151,7 @@ impl<M: CachedModule> Cached<M> {
             (tracing::debug_span!("compute", module = M::ID, rows = positions.len()), Instant::now());
         let named = |row: usize| name(rows.keys(), positions[row]);
         let (columns, module) = span.in_scope(|| {
-            let inputs = inputs(positions)?;
+            let inputs = inputs(positions).map_err(in_module::<M>)?;
             let _computing = Entered::computing();
             let module = self.in_use(turn)?;
             let columns =
@@ -202,12 +202,17 @@ impl<M: CachedModule> Cached<M> {
         shown.refuse::<M>()?;
         let columns = if shown.without_gradients.load(Ordering::Relaxed) {
             let _no_grad = no_gradients();
-            run(built, inputs, ColumnWriter::new(rows), named)?
+            run(built, inputs, ColumnWriter::refusing(Refuses::Unswitched, rows), named)?
         } else {
             // With gradients on, a trainable tensor shows itself in what it takes part in, in a closure too.
-            with_gradients(|| run(built, inputs, ColumnWriter::refusing_gradients(rows), named))?
+            let writer = ColumnWriter::refusing(Refuses::Gradients, rows);
+            let written = with_gradients(|| run(built, inputs, writer, named))?;
+            if written.has_seen_all() {
+                shown.without_gradients.store(true, Ordering::Relaxed);
+            }
+            written
         };
-        shown.without_gradients.store(true, Ordering::Relaxed);
+        let columns = columns.finish();
         let _no_grad = no_gradients();
         let leaves = M::Output::COLUMN.leaves();
         self.check(&Ran { built, inputs, columns: &columns, rows, leaves: &leaves, named }, recheck)?;
@@ -223,7 +228,8 @@ impl<M: CachedModule> Cached<M> {
         let Checked { checks, record, is_read } = &mut *checked;
         if !*is_read {
             // Gradients are looked for in every process: that costs nothing.
-            checks.trust(record.as_mut().map_or(Level::Nothing, Record::read));
+            let device = batch.built.device.as_ref();
+            checks.trust(record.as_mut().map_or(Level::Nothing, |record| record.read(device)));
             *is_read = true;
         }
         let broken = checks.look_at(batch, recheck)?;
@@ -251,11 +257,11 @@ fn missing(rows: &Lookup, only: Option<&[usize]>) -> Vec<usize> {
 }
 
 fn run<M: CachedModule>(
-    Built { module, watch }: &Built<M>,
+    Built { module, watch, .. }: &Built<M>,
     inputs: &M::Input,
     mut writer: ColumnWriter,
     named: &dyn Fn(usize) -> String,
-) -> Result<Vec<Column>> {
+) -> Result<ColumnWriter> {
     watch.check().map_err(in_module::<M>)?;
     let running = Running::new(M::ID, writer.rows(), named);
     let output = Extractor::forward(module, inputs);
@@ -263,7 +269,7 @@ fn run<M: CachedModule>(
     drop(running);
     watch.check_after().map_err(in_module::<M>)?;
     output.write(&mut writer).map_err(in_module::<M>)?;
-    Ok(writer.finish())
+    Ok(writer)
 }
 
 /// A batch that the module was run on.
@@ -282,14 +288,14 @@ impl<M: CachedModule> Computed for Ran<'_, M> {
     }
 
     fn again(&self) -> Result<Vec<Column>> {
-        run(self.built, self.inputs, ColumnWriter::new(self.rows), self.named)
+        run(self.built, self.inputs, ColumnWriter::new(self.rows), self.named).map(ColumnWriter::finish)
     }
 
     fn some(&self, positions: &[usize]) -> Result<Vec<Column>> {
         let inputs = self.inputs.select(positions).map_err(in_module::<M>)?;
         let named = |row: usize| (self.named)(positions[row]);
         let some = run(self.built, &inputs, ColumnWriter::new(positions.len()), &named);
-        some.map_err(|error| alone_failed::<M>(self.rows, positions.len(), error))
+        some.map(ColumnWriter::finish).map_err(|error| alone_failed::<M>(self.rows, positions.len(), error))
     }
 
     fn difference(&self, positions: &[usize], other: &[Column], tolerance: Tolerance) -> Option<Broken> {

@@ -11,6 +11,7 @@ use crate::identity::Identity;
 use crate::identity::sources::Sources;
 use crate::identity::watch::WeightWatch;
 use crate::module::extractor::CachedModule;
+use crate::tensor::Device;
 
 /// A module, as long as it is there.
 pub(crate) struct Holder<M> {
@@ -25,6 +26,8 @@ pub(crate) struct Holder<M> {
 pub(crate) struct Built<M> {
     pub(crate) module: M,
     pub(crate) watch: WeightWatch,
+    /// That of its weights, if it has any.
+    pub(crate) device: Option<Device>,
 }
 
 enum Module<M> {
@@ -63,7 +66,7 @@ pub(crate) enum InUse<'a, M> {
 
 impl<M: CachedModule> Holder<M> {
     pub(crate) fn new(module: M, identity: Identity) -> Self {
-        let module = Module::ForOne(Built { module, watch: identity.into_watch() });
+        let module = Module::ForOne(Built::new(module, identity));
         Self { module: Some(module), lazy: None, share: None }
     }
 
@@ -105,7 +108,7 @@ impl<M: CachedModule> Holder<M> {
                 "add every field of the built module to that identity, in order",
             ));
         }
-        self.keep(Module::ForOne(Built { module, watch: identity.into_watch() }));
+        self.keep(Module::ForOne(Built::new(module, identity)));
         Ok(())
     }
 
@@ -137,6 +140,11 @@ impl<'a, M: CachedModule> InUse<'a, M> {
 }
 
 impl<M: CachedModule> Built<M> {
+    fn new(module: M, identity: Identity) -> Self {
+        let device = identity.device().cloned();
+        Self { module, watch: identity.into_watch(), device }
+    }
+
     /// What is asked before rows that were just computed become durable; nothing if no weights are behind them.
     ///
     /// # Errors

@@ -66,7 +66,7 @@ impl<M: CachedModule> Cached<M> {
         Ok(self.writable()?.invalidate_prefix(prefix.as_ref())?)
     }
 
-    /// Invalidates the rows of those ids in the cache for which `is_doomed` returns `true`.
+    /// Invalidates the rows of those ids in the cache for which `is_doomed` returns `true`. It may be asked for an id several times.
     ///
     /// # Errors
     ///

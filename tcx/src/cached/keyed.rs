@@ -2,6 +2,7 @@
 
 use crate::Result;
 use crate::cached::Cached;
+use crate::cached::compute::in_module;
 use crate::cached::view::View;
 use crate::ids::Id;
 use crate::module::extractor::{CachedModule, Extractor};
@@ -81,7 +82,7 @@ impl<M: CachedModule> View<'_, M> {
     where
         M: Keyed,
     {
-        let ids = M::ids(inputs)?;
+        let ids = M::ids(inputs).map_err(|error| in_module::<M>(error.returned_by(|| "`ids` failed")))?;
         self.forward(&ids, inputs)
     }
 }

@@ -14,9 +14,19 @@ const NAMED: usize = 10;
 pub(super) struct Unloaded {
     pub(super) failures: Vec<LoadFailure>,
     others: Mutex<Option<Box<dyn Any + Send>>>,
-    /// Whether the call that has asked the loader has dealt with it. Places and inputs are of that call: a loader that makes the call
-    /// and returns its error has other samples and other inputs.
-    is_over: bool,
+    offer: Offer,
+}
+
+/// Whether the call that has asked a loader has dealt with its error. Places and inputs are of that call: a loader that makes the call
+/// and returns its error has other samples and other inputs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Offer {
+    /// The error comes from the caller's own code, and was not passed on by a call of tcx.
+    Open,
+    /// The samples have their names.
+    Named,
+    /// Code that is no loader has returned it: its places are those of no ids.
+    Foreign,
 }
 
 /// A sample that a loader could not load, or whose value the table [rejects](crate::TableBuilder::validate): see
@@ -86,7 +96,16 @@ impl Error {
     /// The samples that a loader could not load, if it has said so with a [`Partial`](crate::Partial). The others of its batch
     /// were computed. Of a table, also the ids whose values [`validate`](crate::TableBuilder::validate) rejects.
     pub fn load_failures(&self) -> &[LoadFailure] {
-        self.0.unloaded.as_ref().map_or(&[], |unloaded| &unloaded.failures)
+        match &self.0.unloaded {
+            Some(unloaded) if unloaded.offer != Offer::Foreign => &unloaded.failures,
+            _ => &[],
+        }
+    }
+
+    /// The cause, if it is that of a sample.
+    pub(super) fn first_failure(&self) -> Option<&(dyn StdError + 'static)> {
+        let first = self.0.unloaded.as_ref()?.failures.first()?;
+        Some(&*first.error)
     }
 
     /// Some samples could not be loaded, by their places among those asked for; `others` are the inputs of the others.
@@ -103,13 +122,22 @@ impl Error {
         let mut error =
             Self::new(ErrorKind::Loader, format!("loading the inputs of {} samples failed", failures.len()));
         let others = Mutex::new(Some(Box::new(others) as Box<dyn Any + Send>));
-        error.0.unloaded = Some(Unloaded { failures, others, is_over: false });
+        error.0.unloaded = Some(Unloaded { failures, others, offer: Offer::Open });
         error
     }
 
     /// Whether it is from the loader itself, and not from a call that the loader has made.
     pub(crate) fn is_partial(&self) -> bool {
-        self.0.unloaded.as_ref().is_some_and(|unloaded| !unloaded.is_over)
+        self.0.unloaded.as_ref().is_some_and(|unloaded| unloaded.offer == Offer::Open)
+    }
+
+    /// An error that leaves a call of tcx offers no inputs to the loader that has made the call. Returns whether it had any to offer.
+    pub(super) fn end_partial(&mut self) -> bool {
+        let Some(unloaded) = self.0.unloaded.as_mut().filter(|unloaded| unloaded.offer == Offer::Open) else {
+            return false;
+        };
+        (unloaded.offer, unloaded.others) = (Offer::Foreign, Mutex::default());
+        true
     }
 
     /// The inputs of the samples that could be loaded, once.
@@ -127,10 +155,10 @@ impl Error {
         id: impl Fn(usize) -> String,
         remedy: &str,
     ) -> Self {
-        let Some(unloaded) = self.0.unloaded.as_mut().filter(|unloaded| !unloaded.is_over) else {
+        let Some(unloaded) = self.0.unloaded.as_mut().filter(|unloaded| unloaded.offer == Offer::Open) else {
             return self;
         };
-        (unloaded.is_over, unloaded.others) = (true, Mutex::default());
+        (unloaded.offer, unloaded.others) = (Offer::Named, Mutex::default());
         for failure in &mut unloaded.failures {
             failure.id = id(failure.place).into();
         }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use crate::ids::{BytesId, BytesIds, StringId, StringIds};
-use crate::tensor::{AsTensor, TensorLike};
+use crate::tensor::{AsTensor, TensorLike, lend_bytes};
 use crate::{Error, ErrorKind, Result};
 
 /// An id derived from the content of a sample: a BLAKE3 hash. Samples with the same content share it. An edited sample gets
@@ -71,7 +71,7 @@ impl ContentId {
     pub fn of_tensor(tensor: &(impl AsTensor + ?Sized)) -> Result<Self> {
         let tensor = tensor.as_tensor();
         let content = |bytes: &[u8]| Ok(of_values(tensor.dtype_number()?, &tensor.shape(), bytes));
-        tensor.with_bytes(content).flatten().map_err(|found| no_content(&found))
+        lend_bytes(tensor, content).flatten().map_err(|found| no_content(&found))
     }
 
     /// The id of each sample of a batch, along the first dimension.
@@ -87,7 +87,7 @@ impl ContentId {
             let sample = |sample| of_values(dtype, &shape[1..], &bytes[sample * width..][..width]);
             Ok((0..samples).map(sample).collect())
         };
-        batch.with_bytes(contents).flatten().map_err(|found| no_content(&found))
+        lend_bytes(batch, contents).flatten().map_err(|found| no_content(&found))
     }
 
     /// The 64 hex digits.

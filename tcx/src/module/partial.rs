@@ -45,6 +45,9 @@ use crate::{Error, Result};
 /// # }
 /// ```
 ///
+/// Only a loader may return such an error. `forward`, [`Keyed::ids`](crate::Keyed::ids), `validate` of a table and the closure that
+/// builds a lazy module are asked for no samples that they could leave out: there, it is an error as any other.
+///
 /// A batch that is no `Vec` is made of the samples that could be loaded:
 ///
 /// ```

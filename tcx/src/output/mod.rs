@@ -8,7 +8,7 @@ pub(crate) mod skipped;
 pub(crate) mod typed;
 pub(crate) mod value;
 
-use tcx_store::{Column, ColumnType, Field, Lookup};
+use tcx_store::{Column, ColumnType, DType, Field, Lookup};
 
 use crate::identity::Identity;
 use crate::output::leaf::{Dense, TensorField};
@@ -74,12 +74,24 @@ pub trait CacheableOutput: Sized {
 /// What to do about a part that is not as declared.
 pub(crate) const REMEDY: &str = "return from `forward` what is declared, or declare what it returns";
 
+/// The tensors with gradients that are refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refuses {
+    /// None: the values are the caller's own, or were looked at before.
+    Nothing,
+    /// Those of libraries whose gradients cannot be switched off: none of the others has any now.
+    Unswitched,
+    Gradients,
+}
+
 /// Takes the columns of one batch, in the order of the output's leaves.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct ColumnWriter {
     rows: usize,
-    refuses_gradients: bool,
+    refuses: Refuses,
+    /// Whether a field of float tensors had none with elements, which could have shown that it tracks gradients.
+    has_unseen: bool,
     path: String,
     columns: Vec<Column>,
 }
@@ -87,16 +99,38 @@ pub struct ColumnWriter {
 impl ColumnWriter {
     /// For the output of a batch of `rows` samples.
     pub fn new(rows: usize) -> Self {
-        Self { rows, refuses_gradients: false, path: String::new(), columns: Vec::new() }
+        Self {
+            rows,
+            refuses: Refuses::Nothing,
+            has_unseen: rows == 0,
+            path: String::new(),
+            columns: Vec::new(),
+        }
     }
 
-    /// As [`new`](Self::new); a tensor that tracks gradients is an error.
-    pub(crate) fn refusing_gradients(rows: usize) -> Self {
-        Self { refuses_gradients: true, ..Self::new(rows) }
+    /// As [`new`](Self::new); tensors that track gradients are an error, if they are such as `refuses` says.
+    pub(crate) fn refusing(refuses: Refuses, rows: usize) -> Self {
+        Self { refuses, ..Self::new(rows) }
     }
 
-    pub(crate) fn refuses_gradients(&self) -> bool {
-        self.refuses_gradients
+    /// Whether a tensor that tracks gradients is an error.
+    pub(crate) fn refuses_gradients<V: TensorLike>(&self) -> bool {
+        match self.refuses {
+            Refuses::Nothing => false,
+            Refuses::Unswitched => !V::SWITCHES_GRADIENTS,
+            Refuses::Gradients => true,
+        }
+    }
+
+    /// A field of tensors is written, of which none had elements if `is_unseen`.
+    pub(crate) fn looked_at<E: Element>(&mut self, is_unseen: bool) {
+        let is_float = matches!(E::DTYPE, DType::F16 | DType::BF16 | DType::F32 | DType::F64);
+        self.has_unseen |= is_float && is_unseen;
+    }
+
+    /// Whether each field of float tensors has shown one.
+    pub(crate) fn has_seen_all(&self) -> bool {
+        !self.has_unseen
     }
 
     /// The number of rows that each column must have.

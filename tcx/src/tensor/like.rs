@@ -26,6 +26,10 @@ pub trait TensorLike: Sized + 'static {
     /// The number of dimensions, if the type fixes it. A declaration that needs another number does not compile.
     const RANK: Option<usize>;
 
+    /// Whether the library can switch gradients off, so that no tensor tracks any from then on.
+    #[doc(hidden)]
+    const SWITCHES_GRADIENTS: bool = false;
+
     /// A tensor in the memory of this machine, of this shape, with the elements of `memory` in row-major order. Its dtype is that of the
     /// memory, which is one of [`DTYPES`](Self::DTYPES) and has room for exactly these elements.
     ///
@@ -45,14 +49,21 @@ pub trait TensorLike: Sized + 'static {
     /// "expected f32 [2, 3], found".
     fn dtype(&self) -> Result<DType>;
 
-    /// Calls `use_bytes` with the elements in row-major order, little-endian, a truth value as a byte of 0 or 1. It gets the tensor's
-    /// own memory if the elements lie there like that, and otherwise a copy.
+    /// Calls `use_bytes` with the elements in row-major order, little-endian, a truth value as a byte of 0 or 1. It may get the tensor's
+    /// own memory if the elements lie there like that and nothing can write to them during the call; otherwise it gets a copy, as of
+    /// every `tch::Tensor`.
     ///
     /// # Errors
     ///
     /// Returns an error for a tensor without plain elements. Its message says what the tensor is instead: it goes on "expected a
     /// dense tensor, found".
     fn with_bytes<R>(&self, use_bytes: impl FnOnce(&[u8]) -> R) -> Result<R>;
+
+    /// As [`with_bytes`](Self::with_bytes), without a copy that only code of others needs: `use_bytes` writes to no tensor.
+    #[doc(hidden)]
+    fn lend_bytes<R>(&self, _: Lend, use_bytes: impl FnOnce(&[u8]) -> R) -> Result<R> {
+        self.with_bytes(use_bytes)
+    }
 
     /// The samples at these positions of the first dimension, in this order.
     ///
@@ -68,7 +79,7 @@ pub trait TensorLike: Sized + 'static {
             return Err(Error::batch(message));
         }
         let width = dims.iter().product::<usize>() * dtype.size();
-        let gathered = self.with_bytes(|bytes| {
+        let gathered = lend_bytes(self, |bytes| {
             let samples = positions.iter().map(|&position| &bytes[position * width..][..width]);
             TensorMemory::gathered(dtype, positions.len() * width, samples)
         })??;
@@ -95,7 +106,7 @@ pub trait TensorLike: Sized + 'static {
                 return Err(Error::batch(message));
             }
             whole[0] += samples;
-            part.with_bytes(|part| bytes.extend_from_slice(part))?;
+            lend_bytes(*part, |part| bytes.extend_from_slice(part))?;
         }
         let Some((dtype, shape)) = joined else { return Err(Error::batch("there are no tensors to join")) };
         Self::from_memory(TensorMemory::copied(dtype, &bytes)?, &shape)
@@ -154,7 +165,7 @@ pub trait TensorLike: Sized + 'static {
     #[doc(hidden)]
     fn same_samples(&self, a: usize, b: usize) -> Option<bool> {
         let samples = self.samples().ok()?;
-        self.with_bytes(|bytes| {
+        lend_bytes(self, |bytes| {
             let width = bytes.len().checked_div(samples)?;
             Some(bytes.get(a * width..)?.get(..width)? == bytes.get(b * width..)?.get(..width)?)
         })
@@ -173,6 +184,17 @@ pub trait TensorLike: Sized + 'static {
         let memory = if memory.dtype() == dtype { memory } else { memory.widened()? };
         Self::from_memory(memory, shape)?.move_to(device)
     }
+}
+
+/// Shows that the caller of [`TensorLike::lend_bytes`] is this crate: nothing else can make one, or name its type.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Lend(());
+
+/// Calls `use_bytes`, which writes to no tensor, with the elements as [`TensorLike::with_bytes`] has them, in their own memory if they
+/// lie there like that.
+pub(crate) fn lend_bytes<T: TensorLike, R>(tensor: &T, use_bytes: impl FnOnce(&[u8]) -> R) -> Result<R> {
+    tensor.lend_bytes(Lend(()), use_bytes)
 }
 
 /// A tensor, or a pointer to one.

@@ -23,6 +23,7 @@ pub use dtype::Fixed;
 pub(crate) use dtype::assert_fits;
 pub use element::Element;
 pub use like::{AsTensor, TensorLike};
+pub(crate) use like::{Lend, lend_bytes};
 pub use memory::NewMemory;
 pub use memory::TensorMemory;
 pub(crate) use new::{DenseLeaf, NewRows, rows};

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use blake3::{Hash, Hasher};
 
-use super::TensorLike;
+use super::{TensorLike, lend_bytes};
 use crate::Result;
 
 /// The bytes read at each place of a sample: a cache line.
@@ -64,7 +64,7 @@ pub(crate) struct Elements {
 #[cfg(feature = "safetensors")]
 impl Elements {
     pub(crate) fn of(tensor: &impl TensorLike) -> Result<Self> {
-        let bytes = tensor.with_bytes(<[u8]>::to_vec)?;
+        let bytes = lend_bytes(tensor, <[u8]>::to_vec)?;
         Ok(Self { dtype: tensor.dtype_name()?, shape: tensor.shape(), bytes })
     }
 }
@@ -92,7 +92,7 @@ impl<T: TensorLike + Clone + Send> WatchedElements<T> {
     /// With a sample of this many cache lines.
     pub(crate) fn freeze(tensor: T, lines: usize) -> Result<Self> {
         let (dtype, shape) = (tensor.dtype_name()?, tensor.shape());
-        let (sample, checksum) = tensor.with_bytes(|bytes| (sample(bytes, lines), blake3::hash(bytes)))?;
+        let (sample, checksum) = lend_bytes(&tensor, |bytes| (sample(bytes, lines), blake3::hash(bytes)))?;
         Ok(Self { tensor, dtype, shape, lines, sample, checksum })
     }
 }
@@ -114,7 +114,7 @@ impl<T: TensorLike + Clone + Send> Watched for WatchedElements<T> {
     }
 
     fn has_same_sample(&self) -> Result<bool> {
-        Ok(self.tensor.with_bytes(|bytes| sample(bytes, self.lines))? == self.sample)
+        Ok(lend_bytes(&self.tensor, |bytes| sample(bytes, self.lines))? == self.sample)
     }
 
     fn tracks_gradients(&self) -> bool {
@@ -141,7 +141,7 @@ impl<T: TensorLike + Clone + Send> Watched for WatchedElements<T> {
 
 impl<T: TensorLike + Clone + Send> WatchedMemory for WatchedElements<T> {
     fn is_same(&self) -> Result<bool> {
-        Ok(self.tensor.with_bytes(blake3::hash)? == self.checksum)
+        Ok(lend_bytes(&self.tensor, blake3::hash)? == self.checksum)
     }
 }
 

@@ -39,7 +39,8 @@ impl<M> Frozen<M> {
     /// Returns an error if the file cannot be read, or if `build` fails: if the file lacks a weight, say. Refuses a network
     /// that asks for no weights, because its identity would not depend on them. Refuses a network that contains a `Var`, a
     /// `Cell`, a `Mutex` or the like, if the name of its type shows it. A `Var` that the name does not show is an error of the
-    /// first batch that it takes part in.
+    /// first batch for which `forward` returns a tensor that tracks its gradients. tcx does not detect it in a detached tensor, or
+    /// in a `Vec` of numbers: load it with the builder, or make what distinguishes it a field of the module.
     pub fn candle(
         device: &Device,
         dtype: DType,

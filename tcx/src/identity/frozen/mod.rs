@@ -38,7 +38,7 @@ use crate::identity::stateless::Stateless;
 use crate::identity::watch::Weight;
 #[cfg(feature = "ndarray")]
 use crate::tensor::Element;
-use crate::tensor::{AsTensor, Device, TensorLike, TensorMemory, Watched, WatchedElements};
+use crate::tensor::{AsTensor, Device, TensorLike, TensorMemory, Watched, WatchedElements, lend_bytes};
 use crate::{Error, Result};
 
 /// A network whose weights never change: the only form in which a cached module may hold weights.
@@ -66,10 +66,14 @@ use crate::{Error, Result};
 /// the values that a closure (`nn::func`) captures. When such a setting changes, bump the module's id, or make it a field of
 /// the module.
 ///
-/// It does not cover weights outside the store, for example a head that was built in another store than its backbone. If that
-/// head tracks gradients, the first batch is an error; otherwise tcx cannot detect it. It does not cover tensors in a
-/// `RefCell`, a `Mutex` or the like either. Such a network is refused if the name of its type shows it. It is not refused if a
-/// field of its struct contains one, or if a closure captures one.
+/// It does not cover weights outside the store, for example a head that was built in another store than its backbone. tcx detects
+/// such a head only if `forward` returns a float tensor that tracks its gradients: the first batch that has such a tensor in the
+/// field is an error. It detects no head that does not track gradients, that computes under `tch::no_grad`, or whose results are
+/// returned as a `Vec` of numbers or as tensors of other dtypes. Give it to `Frozen`, or make what distinguishes it a field of the
+/// module.
+///
+/// It does not cover tensors in a `RefCell`, a `Mutex` or the like either. Such a network is refused if the name of its type shows
+/// it. It is not refused if a field of its struct contains one, or if a closure captures one.
 ///
 /// # Weights that change all the same
 ///
@@ -162,7 +166,7 @@ impl<T: TensorLike + Clone + Send> Frozen<T> {
         let refused =
             |error: Error| Error::weights("tensor", format!("expected a dense tensor, found {error}"));
         let memory =
-            tensor.with_bytes(|bytes| TensorMemory::copied(dtype?, bytes)).flatten().map_err(refused)?;
+            lend_bytes(tensor, |bytes| TensorMemory::copied(dtype?, bytes)).flatten().map_err(refused)?;
         let copy = T::from_memory(memory, &shape)?.move_to(&device)?;
         Self::of(copy.clone(), vec![(String::new(), copy)], device, WatchedElements::freeze)
     }
@@ -211,7 +215,7 @@ fn unusable(file: &Path, what: &str) -> Error {
 impl<E: Element, D: ndarray::Dimension + 'static> Stateless for ndarray::Array<E, D> {
     fn identity(&self, identity: &mut Identity) {
         let mut hasher = blake3::Hasher::new();
-        let _ = self.with_bytes(|bytes| enter(&mut hasher, ["", E::DTYPE.name()], self.shape(), bytes));
+        let _ = lend_bytes(self, |bytes| enter(&mut hasher, ["", E::DTYPE.name()], self.shape(), bytes));
         identity.unbuilt_weights(&named(&hasher));
     }
 }
@@ -224,7 +228,7 @@ fn fingerprint<'a, T: TensorLike>(tensors: impl Iterator<Item = (&'a str, &'a T)
     let mut hasher = blake3::Hasher::new();
     for (name, tensor) in tensors {
         let (dtype, shape) = (tensor.dtype_name()?, tensor.shape());
-        tensor.with_bytes(|bytes| enter(&mut hasher, [name, &dtype], &shape, bytes)).map_err(|found| {
+        lend_bytes(tensor, |bytes| enter(&mut hasher, [name, &dtype], &shape, bytes)).map_err(|found| {
             Error::weights(format!("weight `{name}`"), format!("expected a dense tensor, found {found}"))
         })?;
     }

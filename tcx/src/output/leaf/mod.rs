@@ -12,7 +12,7 @@ use tcx_store::{Column, ColumnType, DType, DYNAMIC_DIM};
 use crate::identity::Identity;
 use crate::output::typed::Shape;
 use crate::output::{ColumnReader, ColumnWriter};
-use crate::tensor::{DenseLeaf, Element, Fixed, TensorLike};
+use crate::tensor::{DenseLeaf, Element, Fixed, TensorLike, lend_bytes};
 use crate::{ErrorKind, Result};
 
 pub use ragged::Ragged;
@@ -95,16 +95,16 @@ fn check<E: Element, V: TensorLike>(
 }
 
 /// The bytes of a tensor's elements in row-major order, given to `use_bytes` for the time of a call.
-fn with_elements<R>(
-    tensor: &impl TensorLike,
+fn with_elements<V: TensorLike, R>(
+    tensor: &V,
     writer: &ColumnWriter,
     use_bytes: impl FnOnce(&[u8]) -> R,
 ) -> Result<R> {
-    if writer.refuses_gradients() && tensor.tracks_gradients() {
+    if writer.refuses_gradients::<V>() && tensor.tracks_gradients() {
         let found = "one that does: a trainable tensor takes part";
         let error = writer.mismatch("a tensor that tracks no gradients", found);
         let error = error.of_kind(ErrorKind::ModuleViolation);
         return Err(error.with_remedy("hold it in `Frozen`, or detach the inputs"));
     }
-    tensor.with_bytes(use_bytes).map_err(|error| writer.mismatch("a dense tensor", error.to_string()))
+    lend_bytes(tensor, use_bytes).map_err(|error| writer.mismatch("a dense tensor", error.to_string()))
 }

@@ -36,12 +36,14 @@ impl<E: Element, S: Shape, T: Element, V: TensorLike> TensorField<Dense<E, S, T>
 /// The elements of the samples, one after the other; zeros for those that have none.
 pub(super) fn values<'a, E: Element, S: Shape, T: Element, V: TensorLike>(
     samples: impl Iterator<Item = Option<&'a V>>,
-    writer: &ColumnWriter,
+    writer: &mut ColumnWriter,
 ) -> Result<Vec<u8>> {
     let width = S::DIMS.iter().product::<usize>() * T::DTYPE.size();
     let mut values = Vec::with_capacity(writer.rows() * width);
+    let mut is_unseen = true;
     for (sample, tensor) in samples.enumerate() {
         if let Some(tensor) = tensor {
+            is_unseen = false;
             check::<E, V>(tensor, S::DIMS, Some(sample), writer)?;
             with_elements(tensor, writer, |bytes| {
                 values.extend_from_slice(&storage::narrow::<E, T>(bytes));
@@ -50,6 +52,7 @@ pub(super) fn values<'a, E: Element, S: Shape, T: Element, V: TensorLike>(
             values.resize(values.len() + width, 0);
         }
     }
+    writer.looked_at::<E>(is_unseen);
     Ok(values)
 }
 

@@ -55,6 +55,7 @@ impl<E: Element, S: Shape, T: Element, V: TensorLike, O: TensorLike> TensorField
         let width = S::DIMS.iter().skip(1).product::<usize>() * T::DTYPE.size();
         let values =
             with_elements(&self.values, writer, |bytes| storage::narrow::<E, T>(bytes).into_owned())?;
+        writer.looked_at::<E>(values.is_empty());
         writer.push(Column::varying(values, ends.into_iter().map(|end| end * width)));
         Ok(())
     }

@@ -42,6 +42,7 @@ impl<E: Element, S: Shape, T: Element> Varying<E, S, T> {
             }
             ends.push(values.len());
         }
+        writer.looked_at::<E>(values.is_empty());
         let sizes = (Self::varying() > 1).then(|| Column::dense(&sizes));
         Ok((Column::varying(values, ends), sizes))
     }

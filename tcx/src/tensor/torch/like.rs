@@ -6,7 +6,7 @@ use tcx_store::DType;
 use super::device::to_device;
 use super::raw::{copy_of, new_memory};
 use super::{KINDS, dense, device_name, dtype, samples, with_bytes};
-use crate::tensor::{Device, NewMemory, TensorLike, TensorMemory};
+use crate::tensor::{Device, Lend, NewMemory, TensorLike, TensorMemory, lend_bytes};
 use crate::{Error, ErrorKind, Result};
 
 impl TensorLike for Tensor {
@@ -20,6 +20,7 @@ impl TensorLike for Tensor {
         dtypes
     };
     const RANK: Option<usize> = None;
+    const SWITCHES_GRADIENTS: bool = true;
 
     fn from_memory(memory: TensorMemory, shape: &[usize]) -> Result<Self> {
         let size: Vec<i64> = shape.iter().map(|&dim| dim as i64).collect();
@@ -45,6 +46,12 @@ impl TensorLike for Tensor {
     }
 
     fn with_bytes<R>(&self, use_bytes: impl FnOnce(&[u8]) -> R) -> Result<R> {
+        // Code that has a clone of the tensor may write to its memory, `use_bytes` too.
+        let copy = lend_bytes(self, <[u8]>::to_vec)?;
+        Ok(use_bytes(&copy))
+    }
+
+    fn lend_bytes<R>(&self, _: Lend, use_bytes: impl FnOnce(&[u8]) -> R) -> Result<R> {
         if !self.defined() {
             return Err(Error::batch("an undefined tensor"));
         }

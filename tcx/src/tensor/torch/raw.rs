@@ -14,12 +14,13 @@ use crate::{Error, ErrorKind, Result};
 /// The bytes of a dense CPU tensor, in order, given to `use_bytes` for the time of a call.
 ///
 /// A closure and no returned slice: the tensor's memory may be shared with tensors the caller holds, and
-/// within the call nothing of this thread can write to them.
+/// within the call nothing of this thread can write to them. So `use_bytes` is code of this crate that writes to no tensor, and never
+/// a closure of the caller.
 pub(crate) fn with_bytes<T>(tensor: &Tensor, use_bytes: impl FnOnce(&[u8]) -> T) -> Result<T> {
     let Some((address, len)) = memory(tensor)? else { return Ok(use_bytes(&[])) };
     // SAFETY: `memory` gives the start and the length of the contiguous, initialised elements of a CPU
     // tensor, which `tensor` keeps alive; bytes have no alignment. No thread writes to them during the call:
-    // this thread runs `use_bytes`, which has no access to the tensor, and a module that writes to its
+    // this thread runs `use_bytes`, which writes to no tensor, and a module that writes to its
     // output from another thread while `forward` has returned races with itself.
     let bytes = unsafe { slice::from_raw_parts(address.cast_const(), len) };
     Ok(use_bytes(bytes))

@@ -7,7 +7,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use ort::session::{Session, SessionInputs};
 use ort::value::{DynTensor, DynTensorValueType, DynValue, Outlet};
 
-use crate::tensor::{TensorLike, TensorMemory};
+use crate::tensor::{TensorLike, TensorMemory, lend_bytes};
 use crate::{Error, ErrorKind, Result};
 
 /// A network in the format ONNX, as [`Frozen::onnx`](crate::Frozen::onnx) makes it.
@@ -136,7 +136,7 @@ fn converted<T: TensorLike>(tensor: DynTensor, name: &str) -> Result<T> {
             &format!("expected elements of {}, found {dtype} {shape:?}", dtypes.join(", ")),
         ));
     }
-    let memory = tensor.with_bytes(|bytes| TensorMemory::copied(dtype, bytes))??;
+    let memory = lend_bytes(&tensor, |bytes| TensorMemory::copied(dtype, bytes))??;
     T::from_memory(memory, &shape)
         .map_err(|error| refused(name, &format!("cannot be made of {dtype} {shape:?}")).with_source(error))
 }
