@@ -101,8 +101,10 @@ def in_child(work):
 
 
 def join(child, seconds=60):
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    deadline, is_late = time.monotonic() + seconds, False
+    while not is_late:
+        # The process itself may have been stopped for a while.
+        is_late = time.monotonic() >= deadline
         found, status = os.waitpid(child, os.WNOHANG)
         if found:
             return os.waitstatus_to_exitcode(status)
