@@ -94,6 +94,8 @@ fn rows_that_vanish_before_they_are_sent_are_an_error_of_one_flush() {
     one.compute(&[1], 10);
     one.store().flush().unwrap();
     server.fail(|faults| faults.is_away = true);
+    // Known to be away: no thread begins to send what is sealed now.
+    one.store().refresh().unwrap_err();
     one.compute(&[2], 20);
     one.store().flush_local().unwrap();
     for entry in fs::read_dir(one.near.path()).unwrap() {

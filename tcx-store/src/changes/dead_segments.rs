@@ -26,11 +26,6 @@ pub(super) fn since(dead: &[DeadSegment], name: Random) -> Option<u64> {
     dead.binary_search_by_key(&name, |own| own.name).ok().map(|at| dead[at].number)
 }
 
-/// Whether a change of at most this number names this segment.
-pub(super) fn are_named(dead: &[DeadSegment], name: Random, number: u64) -> bool {
-    since(dead, name).is_some_and(|first| first <= number)
-}
-
 pub(super) fn bytes(dead: &[DeadSegment]) -> Vec<u8> {
     let mut out = (dead.len() as u64).to_le_bytes().to_vec();
     for DeadSegment { name, number } in dead {
@@ -67,7 +62,6 @@ mod tests {
         assert_eq!(kept, [dead(2, 9), dead(7, 3)]);
         let found = [2, 7, 3].map(|name| since(&kept, Random([name; 16])));
         assert_eq!(found, [Some(9), Some(3), None]);
-        assert!(are_named(&kept, Random([7; 16]), 3) && !are_named(&kept, Random([7; 16]), 2));
     }
 
     #[test]

@@ -57,9 +57,10 @@ impl Eviction {
         self.before < self.number
     }
 
-    /// The time until which the segments were born that leave, if this is the first change.
-    pub(super) fn unfinished_until(&self) -> Option<u64> {
-        (!self.is_final()).then_some(self.until)
+    /// Whether it is a first change, that of this number or a later one, which names these segments, whenever they were born.
+    pub(super) fn announces(&self, first: u64, names: &[Random]) -> bool {
+        let is_first = !self.is_final() && self.number >= first && self.until == u64::MAX;
+        is_first && names.iter().all(|name| self.names(*name))
     }
 
     /// A joined segment is as old as the oldest of its inputs: one that is born later has no input from which evicted rows came.
@@ -90,9 +91,12 @@ impl Eviction {
         self.leaving.binary_search(&name).is_ok()
     }
 
-    /// Whether a segment leaves, or was dead by then.
+    /// Whether a segment leaves, or was dead by the first change. What another change has named between the two is of no account: no
+    /// process has spared what stands for it since the first.
     pub(super) fn goes(&self, name: Random, dead: &[DeadSegment]) -> bool {
-        self.names(name) || dead_segments::are_named(dead, name, self.number)
+        // Those of the second change itself leave, too. Earlier versions did not say so.
+        let is_of_these = |number| number <= self.before || number == self.number;
+        self.names(name) || dead_segments::since(dead, name).is_some_and(is_of_these)
     }
 
     /// Whether a segment leaves, or is replaced by another one than that with these random bits.
@@ -199,6 +203,19 @@ mod tests {
         let eviction = Eviction::new(3, 2, 100, [&[random(1)], &[], &[random(7), random(6)]]);
         assert!(eviction.removes(random(6), None) && eviction.removes(random(7), Some(random(2))));
         assert!(!eviction.removes(random(6), Some(random(1))) && !eviction.removes(random(5), None));
+    }
+
+    #[test]
+    fn what_dies_between_the_two_changes_of_another_is_of_no_account_for_the_second() {
+        let named = |number| [DeadSegment { name: random(7), number }];
+        let (first, second) =
+            (Eviction::new(3, 3, 100, [&[], &[], &[]]), Eviction::new(6, 3, 100, [&[], &[], &[]]));
+        for (number, is_before) in [(2, true), (3, true), (4, false), (7, false)] {
+            assert_eq!(first.goes(random(7), &named(number)), is_before, "{number}");
+            assert_eq!(second.goes(random(7), &named(number)), is_before, "{number}");
+        }
+        assert!(second.goes(random(7), &named(6)), "it is its own");
+        assert!(Eviction::new(6, 3, 100, [&[], &[], &[random(7)]]).goes(random(7), &named(4)), "it leaves");
     }
 
     /// One until a later time, by which these leave.

@@ -5,7 +5,6 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::evictions::Eviction;
 use super::numbers::ChangeNumbers;
 use super::pending::Pending;
 use super::table::{HashedKey, TombstoneTable};
@@ -170,9 +169,10 @@ impl Tombstones {
         leaving.filter(|name| !self.name_segment(*name)).collect()
     }
 
-    /// When the youngest was born of the segments that evictions name which were begun and not ended, in milliseconds since 1970; 0 without one.
-    pub(crate) fn unfinished_until(&self) -> u64 {
-        self.whole.evictions.iter().filter_map(Eviction::unfinished_until).max().unwrap_or(0)
+    /// Whether the first change of a removal without a time is in force, which has this number and names these segments: as long as it is, no
+    /// process joins what may have been joined from them, nor removes what that stands for. The second change of another removal ends it.
+    pub(crate) fn announce(&self, first: u64, names: &[Random]) -> bool {
+        self.whole.evictions.iter().any(|own| own.announces(first, names))
     }
 
     /// Whether an eviction says that the segment with these random bits is about to be removed, or to be replaced by another than this one.

@@ -104,8 +104,11 @@ impl Store {
             }
             self.kill_keys(keys)?;
             if unreadable.is_all(&visit.unreadable) {
-                self.core.kill_unreadable(&unreadable, visit.known)?;
-                return visit.seen;
+                if self.core.kill_unreadable(&unreadable, visit.known)? {
+                    return visit.seen;
+                }
+                unreadable = Unreadable::default();
+                continue;
             }
             // Others may have joined them before they know this: their keys are visited as well.
             self.core.announce_unreadable(&mut unreadable, visit.unreadable)?;

@@ -43,8 +43,9 @@ impl Core {
     }
 
     /// Makes the announced segments dead, and whatever another process has joined from them that was not `known` when keys were visited since.
-    pub(super) fn kill_unreadable(&self, unreadable: &Unreadable, known: HashSet<Random>) -> Result<()> {
-        let Some(announced) = unreadable.announced else { return Ok(()) };
+    /// Returns `false` if they have to be announced again, and keys be visited again.
+    pub(super) fn kill_unreadable(&self, unreadable: &Unreadable, known: HashSet<Random>) -> Result<bool> {
+        let Some(announced) = unreadable.announced else { return Ok(true) };
         self.are_ready_to_kill()?;
         let removal = self.removal(unreadable, Some(known));
         kill_leaving(self, &removal, announced).map_err(|e| self.not_killed(e))

@@ -8,9 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, SystemTime};
 
+use crate::changes::{Dated, Lineage};
 use crate::options::WhenFull;
+use crate::storage::name::FileName;
 use crate::storage::{LocalStorage, System};
 use crate::store::stored_keys::{Reach, StoredRow};
+use crate::sys::bytes::Random;
 use crate::testing::{
     Fault, Faulty, compute, go_ahead, kill_z, names, process, put, reader, seal_all, spec, values,
     with_a_replacement, with_operations,
@@ -354,4 +357,29 @@ fn a_replacement_is_found_if_an_eviction_is_known_before_what_its_segment_was_jo
     seal_all(&other);
     process(dir.path()).core.compact(Effort::Thorough).unwrap();
     assert_eq!(values(&process(dir.path()), &["x", "y"]), [1000, 1]);
+}
+
+/// What a removed segment was joined from may have been joined to another one as well, by a process that was not faster.
+#[test]
+fn the_first_change_of_an_eviction_names_all_that_its_segments_were_joined_from() {
+    let dir = tempfile::tempdir().unwrap();
+    seal_each(dir.path(), &[&["x"], &["y"]]);
+    let input = names(dir.path(), "seg-")[0].clone();
+    let joining = process(dir.path());
+    joining.compact().unwrap();
+    joining.core.collect(Duration::ZERO).unwrap();
+    assert_eq!(names(dir.path(), "seg-").len(), 1);
+    let created = AtomicUsize::new(0);
+    let steps = Faulty::with(move |_, step, file: &Path| {
+        let is_change = file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("change-"));
+        let is_new = is_change && ["link", "rename_no_replace"].contains(&step);
+        // One that cannot be linked is renamed.
+        (is_new && created.fetch_add(1, SeqCst) > 0).then_some(Fault::Refused(ErrorKind::Other))
+    });
+    with_operations(dir.path(), steps).make_room(1).unwrap_err();
+    let Some(FileName::Segment(input)) = FileName::parse(&input) else { panic!("{input} is a segment") };
+    let other = process(dir.path());
+    let lineage = Lineage { inputs: &[input], ..Lineage::default() };
+    let joined = Dated { base: 0, born: 0, name: Random([7; 16]), lineage };
+    assert!(other.core.snapshot().tombstones.doubt_segment(joined), "no process removes what it stands for");
 }

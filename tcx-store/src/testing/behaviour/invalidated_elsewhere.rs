@@ -2,11 +2,13 @@
 
 use std::fs::{read, remove_file, write};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 
+use super::removals_meet::joining_while;
 use crate::changes::Doomed;
 use crate::storage::{LocalStorage, System};
 use crate::store::stored_keys::Reach;
@@ -150,6 +152,54 @@ fn what_another_process_joins_from_an_unreadable_segment_in_the_meantime_is_inva
     assert_eq!(values(&process(dir.path()), &["a", "b"]), [-1, 2]);
     other.refresh().unwrap();
     assert_eq!(values(&other, &["a", "b"]), [-1, 2]);
+}
+
+/// `a`, in a segment that becomes unreadable, is invalidated. Until the keys were visited twice, the segment is joined to another one, another
+/// process invalidates rows of it as well, and the joined segment is joined again.
+#[test]
+fn rows_are_invalidated_though_another_invalidation_ends_before_and_they_are_joined_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let other = process(dir.path());
+    compute(&other, &["a"], 1);
+    seal_all(&other);
+    let unreadable = dir.path().join("m_v1").join(&names(dir.path(), "seg-")[0]);
+    compute(&other, &["b"], 2);
+    seal_all(&other);
+    let invalidating = Arc::new(Mutex::new(None));
+    let (going_on, wait) = channel::<()>();
+    let (wait, thread) = (Mutex::new(Some(wait)), invalidating.clone());
+    let joining = joining_while(dir.path(), move |dir| {
+        damage_file(&unreadable, 20);
+        make_older(dir, "seg-");
+        let own = process(dir);
+        while own.core.each_key(Reach::There, |_| {}).is_err() {
+            own.refresh().unwrap();
+        }
+        let (visits, twice) = channel::<()>();
+        let wait = wait.lock().unwrap().take().unwrap();
+        let mut seen = 0;
+        let invalidate = move || {
+            own.invalidate_where(|key| {
+                if key == b"b" {
+                    seen += 1;
+                }
+                if key == b"b" && seen == 2 {
+                    visits.send(()).unwrap();
+                    wait.recv().unwrap();
+                }
+                key == b"a"
+            })
+        };
+        *thread.lock().unwrap() = Some(std::thread::spawn(invalidate));
+        twice.recv().unwrap();
+    });
+    process(dir.path()).invalidate_where(|key| key == b"c").unwrap();
+    compute(&joining, &["d"], 4);
+    seal_all(&joining);
+    joining.compact().unwrap();
+    going_on.send(()).unwrap();
+    invalidating.lock().unwrap().take().unwrap().join().unwrap().unwrap();
+    assert_eq!(values(&process(dir.path()), &["a", "b", "d"]), [-1, 2, 4]);
 }
 
 /// A block of an old segment is damaged, and a row of it was replaced an hour ago.

@@ -110,7 +110,7 @@ pub(crate) struct Removal {
 /// create changes again and again.
 pub(crate) fn announce_removal(core: &Core, removal: &Removal) -> Result<()> {
     let first = announce_leaving(core, removal)?;
-    kill_leaving(core, removal, first)
+    kill_leaving(core, removal, first).map(drop)
 }
 
 /// The first of the two changes of [`announce_removal`]; its number.
@@ -119,25 +119,38 @@ pub(crate) fn announce_removal(core: &Core, removal: &Removal) -> Result<()> {
 ///
 /// As [`announce_removal`].
 pub(crate) fn announce_leaving(core: &Core, removal: &Removal) -> Result<u64> {
-    announce(core, removal, None)
+    announce(core, removal, None).map(Option::unwrap_or_default)
 }
 
-/// The second of the two changes of [`announce_removal`], after the first one with this number.
+/// The second of the two changes of [`announce_removal`], after the first one with this number. Returns `false` if not all rows are known and
+/// the first change is in force no more: something may have been joined from what goes since, and has to be looked at.
 ///
 /// # Errors
 ///
 /// As [`announce_removal`].
-pub(crate) fn kill_leaving(core: &Core, removal: &Removal, first: u64) -> Result<()> {
-    announce(core, removal, Some(first)).map(drop)
+pub(crate) fn kill_leaving(core: &Core, removal: &Removal, first: u64) -> Result<bool> {
+    announce(core, removal, Some(first)).map(|second| second.is_some())
 }
 
-/// Creates one of the two changes; its number.
-fn announce(core: &Core, removal: &Removal, first: Option<u64>) -> Result<u64> {
+/// What became of an attempt to create a change.
+enum Step {
+    /// It has this number.
+    Created(u64),
+    /// Another process was faster, whose change is known now.
+    Overtaken,
+    /// Another removal has ended what the first change says.
+    Ended,
+}
+
+/// Creates one of the two changes, and returns its number; `None` if the second one must not be created.
+fn announce(core: &Core, removal: &Removal, first: Option<u64>) -> Result<Option<u64>> {
     for _ in 0..ANNOUNCED_AT_MOST {
         // Lookups get the lock in between.
         let mut live = core.live();
-        if removal.announce_next(core, &mut live, first)? {
-            return Ok(live.changes.newest().unwrap_or(0));
+        match removal.announce_next(core, &mut live, first)? {
+            Step::Created(number) => return Ok(Some(number)),
+            Step::Ended => return Ok(None),
+            Step::Overtaken => {}
         }
     }
     let what = format!(
@@ -148,25 +161,27 @@ fn announce(core: &Core, removal: &Removal, first: Option<u64>) -> Result<u64> {
 }
 
 impl Removal {
-    /// Creates the first change, or the second one if the first has this number; `false` if another process was faster, whose change is known
-    /// now.
-    fn announce_next(&self, core: &Core, live: &mut Live, first: Option<u64>) -> Result<bool> {
+    /// Creates the first change, or the second one if the first has this number.
+    fn announce_next(&self, core: &Core, live: &mut Live, first: Option<u64>) -> Result<Step> {
         let Self { until, ref goes, ref lineage, rewritten, .. } = *self;
         let failed = |e: io::Error| Error::io("cannot write a change in", core.storage.path(), e);
         live.changes.write_pending(&*core.storage).map_err(failed)?;
         live.refresh()?;
         live.check_complete()?;
-        if first.is_some() {
+        if let Some(first) = first
+            && self.known.is_some()
+        {
+            let goes: Vec<Random> = self.goes.iter().map(|name| name.random).collect();
+            if !live.changes.tombstones().announce(first, &goes) {
+                return Ok(Step::Ended);
+            }
             self.check_new(core, live)?;
         }
         let mut leaving = live.changes.tombstones().leaving();
         leaving.extend(rewritten.map(|(own, _)| own.random));
-        let (mut kept, mut dead, mut until) = (Kept::default(), Vec::new(), until);
-        if first.is_none() {
-            leaving.extend(goes.iter().map(|name| name.random));
-        } else {
-            // Removals that were begun and given up end with this one.
-            until = until.max(live.changes.tombstones().unfinished_until());
+        let (mut kept, mut dead) = (Kept::default(), Vec::new());
+        leaving.extend(goes.iter().map(|name| name.random).chain(lineage.iter().copied()));
+        if first.is_some() {
             kept = live.kept(until, goes, |own| self.keeps(own));
             kept.sure.extend(rewritten.map(|(_, next)| next.random));
             dead.extend(lineage);
@@ -175,7 +190,8 @@ impl Removal {
         let doomed = Doomed::Evicted { before: first, until, kept: sure, unread, leaving, dead };
         let created = live.changes.kill_segments(&*core.storage, &doomed);
         core.install(live);
-        created.map_err(failed)
+        let number = live.changes.newest().unwrap_or(0);
+        Ok(if created.map_err(failed)? { Step::Created(number) } else { Step::Overtaken })
     }
 
     /// What has come since rows were looked for, and cannot be read, may have been joined from what goes.
