@@ -6,7 +6,8 @@ use tcx_store::DType;
 use super::device::to_device;
 use super::raw::{copy_of, new_memory};
 use super::{KINDS, dense, device_name, dtype, samples, with_bytes};
-use crate::tensor::{Device, Lend, NewMemory, TensorLike, TensorMemory, lend_bytes};
+use crate::tensor::like::{Lend, lend_bytes};
+use crate::tensor::{Device, NewMemory, TensorLike, TensorMemory};
 use crate::{Error, ErrorKind, Result};
 
 impl TensorLike for Tensor {
