@@ -40,7 +40,8 @@ impl<M> Frozen<M> {
     /// that asks for no weights, because its identity would not depend on them. Refuses a network that contains a `Var`, a
     /// `Cell`, a `Mutex` or the like, if the name of its type shows it. A `Var` that the name does not show is an error of the
     /// first batch for which `forward` returns a tensor that tracks its gradients. tcx does not detect it in a detached tensor, or
-    /// in a `Vec` of numbers: load it with the builder, or make what distinguishes it a field of the module.
+    /// in a `Vec` of numbers: load it with the builder, or make what distinguishes it a field of the module. Nor does it detect that
+    /// `forward_t` of a `BatchNorm` with `train` has changed its running statistics, of which that has a copy: do not call it so.
     pub fn candle(
         device: &Device,
         dtype: DType,
