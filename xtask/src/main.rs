@@ -29,7 +29,7 @@ fn main() -> ExitCode {
     let command = match cli::parse(arguments) {
         Ok(command) => command,
         Err(message) => {
-            eprintln!("error: {message}\n\n{}", cli::USAGE);
+            eprintln!("error: {message}\n\n`cargo xtask --help` lists the commands");
             return ExitCode::from(WRONG_USAGE);
         }
     };

@@ -27,6 +27,15 @@ fn damage(dir: &Path, before_the_end: usize) {
     damage_file(&dir.join("m_v1").join(names(dir, "seg-").pop().unwrap()), before_the_end);
 }
 
+/// A process that knows what is damaged for good.
+fn with_certain_damage(dir: &Path) -> Store {
+    let own = process(dir);
+    while own.core.each_key(Reach::There, |_| {}).is_err() {
+        own.refresh().unwrap();
+    }
+    own
+}
+
 fn damage_file(path: &Path, before_the_end: usize) {
     let mut bytes = read(path).unwrap();
     let at = bytes.len() - before_the_end;
@@ -138,10 +147,7 @@ fn what_another_process_joins_from_an_unreadable_segment_in_the_meantime_is_inva
     assert_eq!(values(&other, &["a", "b"]), [1, 2]);
     damage_file(&unreadable, 20);
     make_older(dir.path(), "seg-");
-    let own = process(dir.path());
-    while own.core.each_key(Reach::There, |_| {}).is_err() {
-        own.refresh().unwrap();
-    }
+    let own = with_certain_damage(dir.path());
     let join = |key: &[u8]| {
         if key == b"b" {
             other.compact().unwrap();
@@ -171,10 +177,7 @@ fn rows_are_invalidated_though_another_invalidation_ends_before_and_they_are_joi
     let joining = joining_while(dir.path(), move |dir| {
         damage_file(&unreadable, 20);
         make_older(dir, "seg-");
-        let own = process(dir);
-        while own.core.each_key(Reach::There, |_| {}).is_err() {
-            own.refresh().unwrap();
-        }
+        let own = with_certain_damage(dir);
         let (visits, twice) = channel::<()>();
         let wait = wait.lock().unwrap().take().unwrap();
         let mut seen = 0;
