@@ -57,12 +57,6 @@ impl Eviction {
         self.before < self.number
     }
 
-    /// Whether it is a first change, that of this number or a later one, which names these segments, whenever they were born.
-    pub(super) fn announces(&self, first: u64, names: &[Random]) -> bool {
-        let is_first = !self.is_final() && self.number >= first && self.until == u64::MAX;
-        is_first && names.iter().all(|name| self.names(*name))
-    }
-
     /// A joined segment is as old as the oldest of its inputs: one that is born later has no input from which evicted rows came.
     fn may_bring_back(&self, segment: Dated<'_>) -> bool {
         segment.lineage.is_joined() && segment.base < self.before && segment.born <= self.until
@@ -113,6 +107,14 @@ impl Eviction {
         let names_all = || older.leaving.iter().all(|name| self.goes(*name, dead));
         (self.is_final() || !older.is_final()) && is_later && keeps_none() && names_all()
     }
+}
+
+/// Whether the first change with this number, which names these segments whenever they were born, has been in force since: it says so, or
+/// a later first change that says the same. The second change of any that is without a time ends it, though another may begin later.
+pub(super) fn announce(evictions: &[Eviction], first: u64, names: &[Random]) -> bool {
+    let mut without_time = evictions.iter().filter(|own| own.until == u64::MAX && own.number >= first);
+    let says_so = |own: &Eviction| !own.is_final() && names.iter().all(|name| own.names(*name));
+    without_time.clone().any(says_so) && !without_time.any(Eviction::is_final)
 }
 
 /// Those that say something beside the others and the dead segments. Ascending by their numbers.
@@ -216,6 +218,21 @@ mod tests {
         }
         assert!(second.goes(random(7), &named(6)), "it is its own");
         assert!(Eviction::new(6, 3, 100, [&[], &[], &[random(7)]]).goes(random(7), &named(4)), "it leaves");
+    }
+
+    #[test]
+    fn a_first_change_is_in_force_until_a_second_one_ends_it_and_not_again_by_another_that_begins() {
+        let first = |number, leaving: &[Random]| Eviction::new(number, number, u64::MAX, [&[], &[], leaving]);
+        let second = |number, until| Eviction::new(number, 4, until, [&[], &[], &[random(7)]]);
+        let names = [random(7)];
+        let (own, other) = ([first(3, &names)], [first(6, &[random(7), random(8)])]);
+        assert!(announce(&own, 3, &names) && !announce(&own, 3, &[random(8)]));
+        assert!(announce(&other, 3, &names), "it says the same, and more");
+        assert!(announce(&[first(3, &names), second(5, 100)], 3, &names), "that was until a time");
+        assert!(!announce(&[second(5, u64::MAX)], 3, &names));
+        let both = [second(5, u64::MAX), first(6, &names)];
+        assert!(!announce(&both, 3, &names) && announce(&both, 6, &names), "something came in between");
+        assert!(!announce(&[first(2, &names)], 3, &names), "it is older");
     }
 
     /// One until a later time, by which these leave.

@@ -9,7 +9,7 @@ use super::numbers::ChangeNumbers;
 use super::pending::Pending;
 use super::table::{HashedKey, TombstoneTable};
 use super::whole::{Dated, Whole};
-use super::{ages, dead_segments};
+use super::{ages, dead_segments, evictions};
 use crate::schema::key::Keys;
 use crate::sys::bytes::Random;
 
@@ -172,7 +172,7 @@ impl Tombstones {
     /// Whether the first change of a removal without a time is in force, which has this number and names these segments: as long as it is, no
     /// process joins what may have been joined from them, nor removes what that stands for. The second change of another removal ends it.
     pub(crate) fn announce(&self, first: u64, names: &[Random]) -> bool {
-        self.whole.evictions.iter().any(|own| own.announces(first, names))
+        evictions::announce(&self.whole.evictions, first, names)
     }
 
     /// Whether an eviction says that the segment with these random bits is about to be removed, or to be replaced by another than this one.
