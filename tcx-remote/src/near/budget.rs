@@ -196,7 +196,7 @@ impl Copy {
         let mut copies = Vec::new();
         for name in folders(&near.files())? {
             let path = near.file(&name);
-            let arriving = Near::is_arriving(&name);
+            let arriving = Near::arriving_segment(&name);
             if arriving.is_some_and(|arriving| !is_held(&near.lock(arriving))) {
                 let _ = fs::remove_file(path);
                 continue;

@@ -107,11 +107,11 @@ impl Near {
     /// The names of the segments that are being received, by any process of the machine, or by one that was killed.
     pub(crate) fn arriving(&self) -> io::Result<Vec<String>> {
         let files = names(&self.files())?;
-        Ok(files.iter().filter_map(|file| Self::is_arriving(file)).map(str::to_owned).collect())
+        Ok(files.iter().filter_map(|file| Self::arriving_segment(file)).map(str::to_owned).collect())
     }
 
     /// The name of the segment that a file is being received of, if it is such a file.
-    fn is_arriving(name: &str) -> Option<&str> {
+    fn arriving_segment(name: &str) -> Option<&str> {
         name.strip_prefix(ARRIVING)?.get(33..)
     }
 
