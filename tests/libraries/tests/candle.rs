@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use candle_core::{DType, Device, Module, Tensor, Var};
-use candle_nn::{Linear, VarBuilder, linear};
+use candle_core::{DType, Device, Module, ModuleT, Tensor, Var};
+use candle_nn::{BatchNorm, Linear, VarBuilder, batch_norm, linear};
 use tcx::{Cache, Cached, D1, ErrorKind, Extractor, Frozen, Identity, Result, Typed, Weights, cached_module};
 
 #[cached_module(id = "candle_head_v1")]
@@ -192,6 +192,46 @@ fn weights_that_are_written_to_are_noticed() {
     let error = head.forward(&["b"], &ones(1)).map(drop).unwrap_err().to_string();
     assert!(error.contains("weight `fc.fc.weight`: changed in place after it was frozen"), "{error}");
     assert!(head.flush().is_err());
+}
+
+#[cached_module(id = "candle_norm_v1")]
+struct Normalized {
+    norm: Frozen<BatchNorm>,
+}
+
+impl Extractor for Normalized {
+    type Input = Tensor;
+    type Output = Typed<f32, D1<4>, Tensor>;
+
+    fn forward(&self, x: &Tensor) -> Result<Self::Output> {
+        Ok(self.norm.forward_t(x, false)?.into())
+    }
+}
+
+/// It keeps its running statistics in variables.
+#[test]
+fn a_batch_norm_that_is_trained_after_it_was_frozen_is_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("norm.safetensors");
+    let full = |value: f32| Tensor::full(value, 4, &Device::Cpu).unwrap();
+    let tensors = [("weight", 1.), ("bias", 0.), ("running_mean", 1.), ("running_var", 4.)];
+    let tensors = HashMap::from(tensors.map(|(name, value)| (name, full(value))));
+    candle_core::safetensors::save(&tensors, &file).unwrap();
+    let load = || Frozen::candle(&Device::Cpu, DType::F32, &file, |vb| batch_norm(4, 0., vb));
+    let cache = Cache::open(dir.path().join("cache")).unwrap();
+    let norm = load().unwrap();
+    let same = BatchNorm::clone(&norm);
+    let normalized = cache.module(Normalized { norm }).unwrap();
+    let three = (ones(1) * 3.).unwrap();
+    assert_eq!(rows(&normalized.forward(&["a"], &three).unwrap()), [[1.; 4]]);
+    let several = Tensor::arange(0f32, 8., &Device::Cpu).unwrap().reshape((2, 4)).unwrap();
+    same.forward_t(&several, true).unwrap();
+    let error = normalized.forward(&["b"], &three).map(drop).unwrap_err().to_string();
+    assert!(error.contains("running_var`: changed in place after it was frozen"), "{error}");
+    assert_eq!(
+        rows(&cache.module(Normalized { norm: load().unwrap() }).unwrap().forward(&["a"], &three).unwrap()),
+        [[1.; 4]]
+    );
 }
 
 /// A layer whose batches are computed at once: the first two calls of `forward` wait for each other.

@@ -8,13 +8,16 @@ use crate::changes::{
     self, IdentityChange, Lost, announcement_of_lost, begin_of_repair, map_change, news_of_repairs,
     tombstone_for_everything,
 };
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::inspect::{Inspected, Inspection};
 use crate::live::listing::Listing;
 use crate::segment::Segment;
 use crate::storage::name::FileName;
 use crate::storage::{DAMAGED, Storage};
 use crate::sys::bytes::Random;
+
+/// How often what is lost is announced, and how often the second of its changes is tried, if other processes are faster.
+const ANNOUNCED_AT_MOST: usize = 32;
 
 /// A folder that is repaired.
 pub(crate) struct Repair<'a> {
@@ -86,23 +89,71 @@ impl Repair<'_> {
             needs.base < killing || needs.commit.is_some() && changes.contains(&needs.base)
         };
         let killed = (!changes.is_empty()).then_some(killing);
-        let folder = (self.look)()?;
-        let leaving: Vec<Random> = lost(&folder, moved, &is_lost).into_iter().collect();
-        let doubtful = if changes.is_empty() { Vec::new() } else { unread(&folder, moved) };
-        let mut announced = None;
-        if killing > 0 || !leaving.is_empty() || !doubtful.is_empty() {
+        let first_look = (self.look)()?;
+        for attempt in 0..ANNOUNCED_AT_MOST {
+            let folder = if attempt == 0 { &first_look } else { &(self.look)()? };
+            let leaving: Vec<Random> = lost(folder, moved, &is_lost).into_iter().collect();
+            let doubtful = if changes.is_empty() { Vec::new() } else { unread(folder, moved) };
+            if killing == 0 && leaving.is_empty() && doubtful.is_empty() {
+                let only = |instance, number| begin_of_repair(instance, number, killed, None);
+                return self.create_after(last, only).map(drop);
+            }
             let first = |_, number| announcement_of_lost(number, killing, &leaving, &doubtful);
             let before = self.create_after(last, first)?;
+            let mut announced = Lost { names: leaving, doubtful, before, there: Vec::new() };
+            if self.kill_lost(&first_look, &mut announced, &is_lost, killed)? {
+                return Ok(());
+            }
+        }
+        Err(self.overtaken())
+    }
+
+    /// Creates the second change, once the first has `announced` what is lost. It follows the changes that were known when the folder was
+    /// listed for it: after the second change of another removal, what a joined segment stands for may be gone that is not in
+    /// that list. Returns `false` if such a removal has ended what the first change says: then all begins again.
+    fn kill_lost(
+        &self,
+        first_look: &Inspection,
+        announced: &mut Lost,
+        is_lost: &dyn Fn(&Segment) -> bool,
+        killed: Option<u64>,
+    ) -> Result<bool> {
+        let leaving = announced.names.clone();
+        let first = [&*leaving, &announced.doubtful].concat();
+        for _ in 0..ANNOUNCED_AT_MOST {
+            // Before the look: no change that it does not know has this number.
+            let listed = self.listed()?;
+            let next = next_after(announced.before, &listed);
             let later = (self.look)()?;
-            let of_changes: BTreeSet<Random> = lineage(&later, &is_lost).collect();
-            let mut there = stay(&folder, &later, &of_changes);
+            // As long as a change is missing, no process goes by those after it.
+            let expected = later.newest_change() + 1;
+            let is_stopped = expected < announced.before && !listed.contains(&expected);
+            if !is_stopped && later.changes.is_unread_after(announced.before) {
+                let what = io::Error::other("a newer change cannot be read now: verify again");
+                return Err(self.failed(&FileName::Change(announced.before).to_string(), what));
+            }
+            if !is_stopped && !later.changes.tombstones().announce(announced.before, &first) {
+                return Ok(false);
+            }
+            let of_changes: BTreeSet<Random> = lineage(&later, is_lost).collect();
+            let mut there = stay(first_look, &later, &of_changes);
             let names: BTreeSet<Random> = of_changes.into_iter().chain(leaving.iter().copied()).collect();
             there.retain(|name| !names.contains(name));
-            let [names, there] = [names, there].map(|names| names.into_iter().collect());
-            announced = Some(Lost { names, doubtful, before, there });
+            [announced.names, announced.there] = [names, there].map(|names| names.into_iter().collect());
+            let second = |instance, number| begin_of_repair(instance, number, killed, Some(&*announced));
+            if self.create(next, second)? {
+                return Ok(true);
+            }
         }
-        let second = |instance, number| begin_of_repair(instance, number, killed, announced.as_ref());
-        self.create_after(last, second).map(drop)
+        Err(self.overtaken())
+    }
+
+    fn overtaken(&self) -> Error {
+        let what = format!(
+            "what is damaged in {} is not repaired yet: other processes change the folder again and again; try again later",
+            self.storage.path().display()
+        );
+        Error::of_kind(ErrorKind::Contended, what)
     }
 
     /// Processes that have read a change and later ones do not look at it again, and go on serving rows that it has committed. So after
@@ -126,21 +177,30 @@ impl Repair<'_> {
 
     /// Creates the next change after this one, and returns its number.
     fn create_after(&self, last: u64, bytes: impl Fn(Random, u64) -> Vec<u8>) -> Result<u64> {
-        let create = || -> io::Result<u64> {
-            let instance = instance(self.storage)?;
-            loop {
-                let listing = Listing::read(self.storage)?;
-                let is_free = |number: &u64| !listing.changes.changes.contains(number);
-                let next = (last + 1..u64::MAX).find(is_free).unwrap_or(u64::MAX);
-                // As before any change: no number is given twice, or left behind a gap.
-                self.storage.sync()?;
-                let bytes = bytes(instance, next);
-                if self.storage.create_if_absent(&FileName::Change(next).to_string(), &bytes)? {
-                    return Ok(next);
-                }
+        loop {
+            let next = next_after(last, &self.listed()?);
+            if self.create(next, &bytes)? {
+                return Ok(next);
             }
+        }
+    }
+
+    /// The numbers of the changes that are there.
+    fn listed(&self) -> Result<BTreeSet<u64>> {
+        let failed = |error| Error::io("cannot list", self.storage.path(), error);
+        Listing::read(self.storage).map(|listing| listing.changes.changes).map_err(failed)
+    }
+
+    /// Creates the change with this number; `false` if it is there.
+    fn create(&self, number: u64, bytes: impl Fn(Random, u64) -> Vec<u8>) -> Result<bool> {
+        let name = FileName::Change(number).to_string();
+        let create = || {
+            let instance = instance(self.storage)?;
+            // As before any change: no number is given twice, or left behind a gap.
+            self.storage.sync()?;
+            self.storage.create_if_absent(&name, &bytes(instance, number))
         };
-        create().map_err(|error| self.failed(&FileName::Change(last).to_string(), error))
+        create().map_err(|error| self.failed(&name, error))
     }
 
     /// Repairs a file; `merged` has what merged changes say of damaged ones.
@@ -153,10 +213,12 @@ impl Repair<'_> {
             }
             // By a change that comes after all others.
             (DamagedFile::UnfinishedRepair, _) => "its repair is announced to running processes".to_owned(),
-            (DamagedFile::Segment | DamagedFile::Stray, _) => {
-                self.storage.set_aside(&damage.file).map_err(failed)?;
-                format!("moved into `{DAMAGED}`")
-            }
+            (DamagedFile::Segment | DamagedFile::Stray, _) => match self.storage.set_aside(&damage.file) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    "removed by another process".to_owned()
+                }
+                moved => moved.map(|()| format!("moved into `{DAMAGED}`")).map_err(failed)?,
+            },
             (DamagedFile::Run | DamagedFile::Merged, _) => {
                 self.storage.remove(&damage.file).map_err(failed)?;
                 "removed: it is rebuilt when it is needed".to_owned()
@@ -169,6 +231,11 @@ impl Repair<'_> {
     fn failed(&self, file: &str, error: io::Error) -> Error {
         Error::io("cannot repair", self.storage.path().join(file), error)
     }
+}
+
+/// The first number after this one that no listed change has.
+fn next_after(last: u64, listed: &BTreeSet<u64>) -> u64 {
+    (last + 1..u64::MAX).find(|number| !listed.contains(number)).unwrap_or(u64::MAX)
 }
 
 /// The segments whose rows are lost by a repair: their random bits, and those of what they were joined from.

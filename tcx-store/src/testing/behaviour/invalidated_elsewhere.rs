@@ -30,10 +30,14 @@ fn damage(dir: &Path, before_the_end: usize) {
 /// A process that knows what is damaged for good.
 fn with_certain_damage(dir: &Path) -> Store {
     let own = process(dir);
-    while own.core.each_key(Reach::There, |_| {}).is_err() {
-        own.refresh().unwrap();
-    }
+    wait_for_certain_damage(&own);
     own
+}
+
+pub(super) fn wait_for_certain_damage(store: &Store) {
+    while store.core.each_key(Reach::There, |_| {}).is_err() {
+        store.refresh().unwrap();
+    }
 }
 
 fn damage_file(path: &Path, before_the_end: usize) {

@@ -3,15 +3,19 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::removals_meet::{XYZ, evict_youngest, join_while, seal};
+use super::invalidated_elsewhere::wait_for_certain_damage;
+use super::removals_meet::{XYZ, evict_youngest, join_while, joining_while, seal};
+use crate::inspect::Inspection;
+use crate::inspect::verify::Repair;
+use crate::storage::{LocalStorage, System};
 use crate::testing::{
-    Fault, Faulty, damage, damage_and_repair, module, names, process, put, reader, seal_all, values,
-    with_operations,
+    Fault, Faulty, damage, damage_and_repair, make_older, module, names, process, put, reader, seal_all,
+    values, with_operations,
 };
 use crate::upkeep::compaction::{Effort, Excess, compact, evict};
 use crate::upkeep::eviction::EvictionOrder;
@@ -213,4 +217,52 @@ fn a_change_is_not_replaced_by_a_repair_that_cannot_be_announced() {
     let mut count = 0;
     reader(dir.path()).each_key(|key, _| count += usize::from(key == b"x")).unwrap();
     assert_eq!((values(&reader(dir.path()), &["x"]), count), (vec![2], 1));
+}
+
+/// A joined segment gets its name when a repair has listed the folder for its second change. Another process knows that segment, and its
+/// invalidation ends what the first change of the repair says: what the joined segment stands for is collected.
+#[test]
+fn rows_that_are_joined_between_the_two_changes_of_a_repair_are_not_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = process(dir.path());
+    let [of_x, ..] = XYZ.map(|key| seal(&store, dir.path(), &[key]));
+    std::mem::forget(store);
+    let (go, waits): (Sender<()>, Receiver<()>) = channel();
+    let (waits, thread) = (Mutex::new(Some(waits)), Arc::new(Mutex::new(None)));
+    let repairing = thread.clone();
+    let joining = joining_while(dir.path(), move |dir| {
+        damage(dir, &of_x);
+        let (listed, is_listed): (Sender<()>, Receiver<()>) = channel();
+        let (dir, waits) = (dir.to_owned(), waits.lock().unwrap().take().unwrap());
+        *repairing.lock().unwrap() = Some(std::thread::spawn(move || {
+            let found = crate::verify(&module(&dir), &mut |_, _| {}).unwrap().damage;
+            let looks = AtomicUsize::new(0);
+            let look = || {
+                let seen = Inspection::open(&module(&dir));
+                // Verified again, and listed for the first change.
+                if looks.fetch_add(1, SeqCst) == 2 {
+                    listed.send(()).unwrap();
+                    waits.recv().unwrap();
+                }
+                seen
+            };
+            let storage = LocalStorage::new(module(&dir), System);
+            Repair { storage: &storage, look: &look }.run(&found, &mut |_, _| {}).unwrap()
+        }));
+        is_listed.recv().unwrap();
+    });
+    // It has read what is damaged now, and needs no file.
+    let other = process(dir.path());
+    let of_w = seal(&other, dir.path(), &["w"]);
+    std::mem::forget(other);
+    damage(dir.path(), &of_w);
+    make_older(dir.path(), "seg-");
+    wait_for_certain_damage(&joining);
+    joining.invalidate_where(|_| false).unwrap();
+    joining.core.collect(Duration::ZERO).unwrap();
+    assert_eq!(names(dir.path(), "seg-").len(), 2, "the joined segment and the damaged one");
+    go.send(()).unwrap();
+    let repaired = thread.lock().unwrap().take().unwrap().join().unwrap();
+    assert_eq!(repaired[0].done, "removed by another process");
+    assert_eq!(values(&reader(dir.path()), &XYZ), [1; 3]);
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use candle_core::safetensors::BufferedSafetensors;
-use candle_core::{DType, Device, Result as CandleResult, Shape, Tensor};
+use candle_core::{DType, Device, Result as CandleResult, Shape, Tensor, Var};
 use candle_nn::var_builder::SimpleBackend;
 use candle_nn::{Init, VarBuilder};
 
@@ -40,8 +40,7 @@ impl<M> Frozen<M> {
     /// that asks for no weights, because its identity would not depend on them. Refuses a network that contains a `Var`, a
     /// `Cell`, a `Mutex` or the like, if the name of its type shows it. A `Var` that the name does not show is an error of the
     /// first batch for which `forward` returns a tensor that tracks its gradients. tcx does not detect it in a detached tensor, or
-    /// in a `Vec` of numbers: load it with the builder, or make what distinguishes it a field of the module. Nor does it detect that
-    /// `forward_t` of a `BatchNorm` with `train` has changed its running statistics, of which that has a copy: do not call it so.
+    /// in a `Vec` of numbers: load it with the builder, or make what distinguishes it a field of the module.
     pub fn candle(
         device: &Device,
         dtype: DType,
@@ -61,7 +60,8 @@ impl<M> Frozen<M> {
         let module = module.map_err(|error| {
             unusable(file, "does not fit the network, or building the network failed").with_source(error)
         })?;
-        let taken = source.taken.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = source.taken.into_inner().unwrap_or_else(PoisonError::into_inner);
+        taken.values_mut().for_each(|tensor| *tensor = tensor.detach());
         if taken.is_empty() {
             let message =
                 "the network asks for none of its weights, so its identity would not depend on them";
@@ -81,30 +81,17 @@ struct Source {
 }
 
 impl Source {
-    fn taken(&self) -> MutexGuard<'_, BTreeMap<String, Tensor>> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A reference, so that the builder cannot be kept: its lifetime ends when the network is built.
-impl SimpleBackend for &Source {
-    fn get(&self, shape: Shape, name: &str, _: Init, dtype: DType, device: &Device) -> CandleResult<Tensor> {
-        let tensor = self.get_unchecked(name, dtype, device)?;
-        if tensor.shape() != &shape {
-            let (expected, found) = (shape.dims(), tensor.dims());
-            candle_core::bail!("weight `{name}`: expected shape {expected:?}, found {found:?}");
-        }
-        Ok(tensor)
-    }
-
     /// One tensor for each name, however often the network asks for it.
-    fn get_unchecked(&self, name: &str, dtype: DType, device: &Device) -> CandleResult<Tensor> {
+    fn take(&self, name: &str, dtype: DType, device: &Device, is_variable: bool) -> CandleResult<Tensor> {
         // Without the lock while it is loaded: a network may be built by several threads.
         let taken = self.taken().get(name).cloned();
         let tensor = if let Some(taken) = taken {
             taken
         } else {
-            let loaded = self.held.load(name, device)?.to_dtype(dtype)?;
+            let mut loaded = self.held.load(name, device)?.to_dtype(dtype)?;
+            if is_variable {
+                loaded = Var::from_tensor(&loaded)?.into_inner();
+            }
             self.taken().entry(name.to_owned()).or_insert(loaded).clone()
         };
         if tensor.dtype() != dtype || !tensor.device().same_device(device) {
@@ -113,6 +100,39 @@ impl SimpleBackend for &Source {
             );
         }
         Ok(tensor)
+    }
+
+    fn taken(&self) -> MutexGuard<'_, BTreeMap<String, Tensor>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether this is the running variance that `candle_nn::batch_norm` asks for. `BatchNorm` keeps a `Var`: of a tensor that is none it makes a
+/// copy, which is not watched; of one that is a variable it keeps that. Training changes both running statistics, so one is enough.
+fn is_running_variance(name: &str, init: Init) -> bool {
+    name.rsplit('.').next() == Some("running_var") && matches!(init, Init::Const(initial) if initial == 1.)
+}
+
+/// A reference, so that the builder cannot be kept: its lifetime ends when the network is built.
+impl SimpleBackend for &Source {
+    fn get(
+        &self,
+        shape: Shape,
+        name: &str,
+        init: Init,
+        dtype: DType,
+        device: &Device,
+    ) -> CandleResult<Tensor> {
+        let tensor = self.take(name, dtype, device, is_running_variance(name, init))?;
+        if tensor.shape() != &shape {
+            let (expected, found) = (shape.dims(), tensor.dims());
+            candle_core::bail!("weight `{name}`: expected shape {expected:?}, found {found:?}");
+        }
+        Ok(tensor)
+    }
+
+    fn get_unchecked(&self, name: &str, dtype: DType, device: &Device) -> CandleResult<Tensor> {
+        self.take(name, dtype, device, false)
     }
 
     fn contains_tensor(&self, name: &str) -> bool {
