@@ -98,8 +98,8 @@ fn find_merged(storage: &dyn Storage, instance: Random, number: u64) -> io::Resu
 pub(crate) struct Lost {
     /// The random bits of their names.
     pub(crate) names: Vec<Random>,
-    /// Segments that cannot be read, and may be lost, too: they are not joined any more.
-    pub(crate) doubtful: Vec<Random>,
+    /// Those that leave: these, others that cannot be read and may be lost, and those that another removal has announced.
+    pub(crate) leaving: Vec<Random>,
     /// The number of the change that has announced them.
     pub(crate) before: u64,
     /// The segments that stay, whatever they were joined from: others that were joined from lost ones are dead.
@@ -108,14 +108,8 @@ pub(crate) struct Lost {
 
 /// The bytes of a new change by which a repair announces the segments that are about to be lost: no process that knows of it joins them. Nor
 /// does it join others with rows that are older than change `killing`, unless that is 0: those are dead from now on.
-pub(crate) fn announcement_of_lost(
-    number: u64,
-    killing: u64,
-    names: &[Random],
-    doubtful: &[Random],
-) -> Vec<u8> {
-    let leaving = [names, doubtful].concat();
-    let evictions = vec![Eviction::new(number, number, u64::MAX, [&[], &[], &leaving])];
+pub(crate) fn announcement_of_lost(number: u64, killing: u64, leaving: &[Random]) -> Vec<u8> {
+    let evictions = vec![Eviction::new(number, number, u64::MAX, [&[], &[], leaving])];
     let payload = of_segments(&Whole { evictions, ..Whole::default() }, killing);
     encode(number, KIND_TOMBSTONE_OF_SEGMENTS, Random::new(), &payload)
 }
@@ -131,11 +125,11 @@ pub(crate) fn begin_of_repair(
 ) -> Vec<u8> {
     let nonce = killing.map_or_else(Random::new, |_| begun_nonce(instance, number));
     let killing = killing.unwrap_or(0);
-    let Some(Lost { names, doubtful, before, there }) = lost else {
+    let Some(Lost { names, leaving, before, there }) = lost else {
         return encode(number, KIND_TOMBSTONE, nonce, &header(killing, killing, 0, &[]));
     };
     // Of what is there an earlier eviction may have killed some: this one does not say that it has not.
-    let evictions = vec![Eviction::new(number, *before, u64::MAX, [&[], there, doubtful])];
+    let evictions = vec![Eviction::new(number, *before, u64::MAX, [&[], there, leaving])];
     let dead = dead_by(number, names);
     let payload = of_segments(&Whole { evictions, dead, ..Whole::default() }, killing);
     encode(number, KIND_TOMBSTONE_OF_SEGMENTS, nonce, &payload)

@@ -5,6 +5,7 @@
 
 mod check;
 pub(crate) mod file;
+mod lost;
 mod repair;
 mod segments;
 #[cfg(test)]

@@ -3,21 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
+use super::lost::Losses;
 use super::{Damage, DamagedFile, Repaired, verify_all};
-use crate::changes::{
-    self, IdentityChange, Lost, announcement_of_lost, begin_of_repair, map_change, news_of_repairs,
-    tombstone_for_everything,
-};
-use crate::error::{Error, ErrorKind, Result};
-use crate::inspect::{Inspected, Inspection};
+use crate::changes::{self, IdentityChange, map_change, news_of_repairs, tombstone_for_everything};
+use crate::error::{Error, Result};
+use crate::inspect::Inspection;
 use crate::live::listing::Listing;
-use crate::segment::Segment;
 use crate::storage::name::FileName;
 use crate::storage::{DAMAGED, Storage};
 use crate::sys::bytes::Random;
-
-/// How often what is lost is announced, and how often the second of its changes is tried, if other processes are faster.
-const ANNOUNCED_AT_MOST: usize = 32;
 
 /// A folder that is repaired.
 pub(crate) struct Repair<'a> {
@@ -71,89 +65,9 @@ impl Repair<'_> {
         if moved.is_empty() && changes.is_empty() {
             return Ok(true);
         }
-        self.announce_lost(last, killing, &changes, &moved)?;
+        let losses = Losses { moved: &moved, changes: &changes, killing };
+        self.announce_lost(last, &losses)?;
         Ok(true)
-    }
-
-    /// Creates the new changes, after change `last`, that say what is lost: the rows of segments that are `moved` away, those before change
-    /// `killing`, and those that any of these changes has committed.
-    fn announce_lost(
-        &self,
-        last: u64,
-        killing: u64,
-        changes: &BTreeSet<u64>,
-        moved: &BTreeSet<Random>,
-    ) -> Result<()> {
-        let is_lost = |segment: &Segment| {
-            let needs = segment.needs();
-            needs.base < killing || needs.commit.is_some() && changes.contains(&needs.base)
-        };
-        let killed = (!changes.is_empty()).then_some(killing);
-        let first_look = (self.look)()?;
-        for attempt in 0..ANNOUNCED_AT_MOST {
-            let folder = if attempt == 0 { &first_look } else { &(self.look)()? };
-            let leaving: Vec<Random> = lost(folder, moved, &is_lost).into_iter().collect();
-            let doubtful = if changes.is_empty() { Vec::new() } else { unread(folder, moved) };
-            if killing == 0 && leaving.is_empty() && doubtful.is_empty() {
-                let only = |instance, number| begin_of_repair(instance, number, killed, None);
-                return self.create_after(last, only).map(drop);
-            }
-            let first = |_, number| announcement_of_lost(number, killing, &leaving, &doubtful);
-            let before = self.create_after(last, first)?;
-            let mut announced = Lost { names: leaving, doubtful, before, there: Vec::new() };
-            if self.kill_lost(&first_look, &mut announced, &is_lost, killed)? {
-                return Ok(());
-            }
-        }
-        Err(self.overtaken())
-    }
-
-    /// Creates the second change, once the first has `announced` what is lost. It follows the changes that were known when the folder was
-    /// listed for it: after the second change of another removal, what a joined segment stands for may be gone that is not in
-    /// that list. Returns `false` if such a removal has ended what the first change says: then all begins again.
-    fn kill_lost(
-        &self,
-        first_look: &Inspection,
-        announced: &mut Lost,
-        is_lost: &dyn Fn(&Segment) -> bool,
-        killed: Option<u64>,
-    ) -> Result<bool> {
-        let leaving = announced.names.clone();
-        let first = [&*leaving, &announced.doubtful].concat();
-        for _ in 0..ANNOUNCED_AT_MOST {
-            // Before the look: no change that it does not know has this number.
-            let listed = self.listed()?;
-            let next = next_after(announced.before, &listed);
-            let later = (self.look)()?;
-            // As long as a change is missing, no process goes by those after it.
-            let expected = later.newest_change() + 1;
-            let is_stopped = expected < announced.before && !listed.contains(&expected);
-            if !is_stopped && later.changes.is_unread_after(announced.before) {
-                let what = io::Error::other("a newer change cannot be read now: verify again");
-                return Err(self.failed(&FileName::Change(announced.before).to_string(), what));
-            }
-            if !is_stopped && !later.changes.tombstones().announce(announced.before, &first) {
-                return Ok(false);
-            }
-            let of_changes: BTreeSet<Random> = lineage(&later, is_lost).collect();
-            let mut there = stay(first_look, &later, &of_changes);
-            let names: BTreeSet<Random> = of_changes.into_iter().chain(leaving.iter().copied()).collect();
-            there.retain(|name| !names.contains(name));
-            [announced.names, announced.there] = [names, there].map(|names| names.into_iter().collect());
-            let second = |instance, number| begin_of_repair(instance, number, killed, Some(&*announced));
-            if self.create(next, second)? {
-                return Ok(true);
-            }
-        }
-        Err(self.overtaken())
-    }
-
-    fn overtaken(&self) -> Error {
-        let what = format!(
-            "what is damaged in {} is not repaired yet: other processes change the folder again and again; try again later",
-            self.storage.path().display()
-        );
-        Error::of_kind(ErrorKind::Contended, what)
     }
 
     /// Processes that have read a change and later ones do not look at it again, and go on serving rows that it has committed. So after
@@ -176,7 +90,7 @@ impl Repair<'_> {
     }
 
     /// Creates the next change after this one, and returns its number.
-    fn create_after(&self, last: u64, bytes: impl Fn(Random, u64) -> Vec<u8>) -> Result<u64> {
+    pub(super) fn create_after(&self, last: u64, bytes: impl Fn(Random, u64) -> Vec<u8>) -> Result<u64> {
         loop {
             let next = next_after(last, &self.listed()?);
             if self.create(next, &bytes)? {
@@ -186,13 +100,13 @@ impl Repair<'_> {
     }
 
     /// The numbers of the changes that are there.
-    fn listed(&self) -> Result<BTreeSet<u64>> {
+    pub(super) fn listed(&self) -> Result<BTreeSet<u64>> {
         let failed = |error| Error::io("cannot list", self.storage.path(), error);
         Listing::read(self.storage).map(|listing| listing.changes.changes).map_err(failed)
     }
 
     /// Creates the change with this number; `false` if it is there.
-    fn create(&self, number: u64, bytes: impl Fn(Random, u64) -> Vec<u8>) -> Result<bool> {
+    pub(super) fn create(&self, number: u64, bytes: impl Fn(Random, u64) -> Vec<u8>) -> Result<bool> {
         let name = FileName::Change(number).to_string();
         let create = || {
             let instance = instance(self.storage)?;
@@ -228,61 +142,18 @@ impl Repair<'_> {
         Ok(Repaired { damage, done })
     }
 
-    fn failed(&self, file: &str, error: io::Error) -> Error {
+    pub(super) fn failed(&self, file: &str, error: io::Error) -> Error {
         Error::io("cannot repair", self.storage.path().join(file), error)
     }
 }
 
 /// The first number after this one that no listed change has.
-fn next_after(last: u64, listed: &BTreeSet<u64>) -> u64 {
+pub(super) fn next_after(last: u64, listed: &BTreeSet<u64>) -> u64 {
     (last + 1..u64::MAX).find(|number| !listed.contains(number)).unwrap_or(u64::MAX)
 }
 
-/// The segments whose rows are lost by a repair: their random bits, and those of what they were joined from.
-fn lost(
-    folder: &Inspection,
-    moved: &BTreeSet<Random>,
-    is_lost: &dyn Fn(&Segment) -> bool,
-) -> BTreeSet<Random> {
-    // If one that is moved away was joined from segments that are still here, these live again.
-    let stays: BTreeSet<Random> = folder.segments().filter_map(|own| random(&own.name)).collect();
-    let is_moved = |own: &Segment| !is_lost(own) && moved.contains(&own.name().random);
-    let of_moved = lineage(folder, &is_moved).filter(|name| !stays.contains(name));
-    lineage(folder, is_lost).chain(of_moved).chain(moved.iter().copied()).collect()
-}
-
-/// The random bits of the names of these segments, and of those that they were joined from.
-fn lineage<'a>(
-    folder: &'a Inspection,
-    is_one: &'a dyn Fn(&Segment) -> bool,
-) -> impl Iterator<Item = Random> + 'a {
-    let opened = folder.segments.iter().filter_map(|own| own.segment.as_deref());
-    opened.filter(|segment| is_one(segment)).flat_map(Segment::lineage)
-}
-
-/// The segments that cannot be read, and whose rows may be lost: their random bits.
-fn unread(folder: &Inspection, moved: &BTreeSet<Random>) -> Vec<Random> {
-    let hides = folder.segments.iter().filter(|own| own.segment.is_none() && own.facts.state.hides_rows());
-    let names = hides.filter_map(|own| random(&own.facts.name));
-    names.filter(|name| !moved.contains(name)).collect()
-}
-
-/// The segments that are there now and stay, whatever they were joined from. Not those that have come since the first look and were joined
-/// from lost ones: by the time of the first change, rows may have been put in the place of these.
-fn stay(first: &Inspection, later: &Inspection, lost: &BTreeSet<Random>) -> BTreeSet<Random> {
-    let before: BTreeSet<Random> = first.segments().filter_map(|own| random(&own.name)).collect();
-    let is_joined_from_lost = |own: &Inspected| {
-        own.segment.as_ref().is_some_and(|own| own.lineage().any(|name| lost.contains(&name)))
-    };
-    let named = later.segments.iter().filter_map(|own| Some((random(&own.facts.name)?, own)));
-    named
-        .filter(|(name, own)| before.contains(name) || !is_joined_from_lost(own))
-        .map(|(name, _)| name)
-        .collect()
-}
-
 /// The random bits of the name of a segment.
-fn random(segment: &str) -> Option<Random> {
+pub(super) fn random(segment: &str) -> Option<Random> {
     match FileName::parse(segment) {
         Some(FileName::Segment(name)) => Some(name.random),
         _ => None,

@@ -266,3 +266,50 @@ fn rows_that_are_joined_between_the_two_changes_of_a_repair_are_not_lost() {
     assert_eq!(repaired[0].done, "removed by another process");
     assert_eq!(values(&reader(dir.path()), &XYZ), [1; 3]);
 }
+
+/// Change 2 is repaired, so that x and y are lost. They are collected between the two changes of the repair, and x is put again. Only then a
+/// joined segment gets its name that has both.
+#[test]
+fn rows_that_are_collected_between_the_two_changes_of_a_repair_do_not_come_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = process(dir.path());
+    for key in ["x", "y"] {
+        seal(&store, dir.path(), &[key]);
+    }
+    (0..3).for_each(|_| crate::testing::kill_z(&store));
+    let running = process(dir.path());
+    assert_eq!(values(&running, &["x", "y"]), [1, 1]);
+    let (names_it, is_named): (Sender<()>, Receiver<()>) = channel();
+    let (joined, has_joined): (Sender<()>, Receiver<()>) = channel();
+    let (at_rename, reached): (Sender<()>, Receiver<()>) = channel();
+    let (path, is_named) = (dir.path().to_owned(), Mutex::new(is_named));
+    std::thread::spawn(move || {
+        join_while(&path, move |_| {
+            at_rename.send(()).unwrap();
+            is_named.lock().unwrap().recv().unwrap();
+        });
+        joined.send(()).unwrap();
+    });
+    reached.recv().unwrap();
+    damage(dir.path(), "change-00000000000000000002");
+    let found = crate::verify(&module(dir.path()), &mut |_, _| {}).unwrap().damage;
+    let looks = AtomicUsize::new(0);
+    let look = || {
+        // The first that comes after the first change.
+        if looks.fetch_add(1, SeqCst) == 2 {
+            running.refresh()?;
+            running.core.collect(Duration::ZERO)?;
+            assert_eq!(names(dir.path(), "seg-"), [""; 0]);
+            assert_eq!(put(&running, "x", 2)?, 1);
+            running.flush()?;
+            names_it.send(()).unwrap();
+            has_joined.recv().unwrap();
+        }
+        Inspection::open(&module(dir.path()))
+    };
+    let storage = LocalStorage::new(module(dir.path()), System);
+    assert_eq!(Repair { storage: &storage, look: &look }.run(&found, &mut |_, _| {}).unwrap().len(), 1);
+    let mut count = 0;
+    reader(dir.path()).each_key(|key, _| count += usize::from(key == b"x")).unwrap();
+    assert_eq!((values(&reader(dir.path()), &["x", "y"]), count), (vec![2, -1], 1));
+}
