@@ -1,5 +1,7 @@
 //! Changes that stray: created in the moment in which the module was removed, or an older copy took its place. The process that has
 //! created one takes it back. Without those before it, the change would keep every process from writing.
+//!
+//! Change 1 stays: whoever creates the module again creates the one before it, and goes by both.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -47,7 +49,15 @@ impl Stray {
     }
 
     fn is_change(&self) -> bool {
-        matches!(kind(&self.name), Some(Kind::Change(_)))
+        self.number().is_some()
+    }
+
+    /// That of a change; `None` of merged changes.
+    fn number(&self) -> Option<u64> {
+        match kind(&self.name) {
+            Some(Kind::Change(number)) => Some(number),
+            _ => None,
+        }
     }
 
     /// Whether it is there, and it was not found to be a change of this history.
@@ -77,6 +87,11 @@ fn taken_back(stray: &Stray) -> io::Error {
     io::Error::new(ErrorKind::NotFound, what)
 }
 
+fn left_there(stray: &Stray) -> io::Error {
+    let what = format!("the module was removed while {} was created, which does not count", stray.name);
+    io::Error::new(ErrorKind::NotFound, what)
+}
+
 impl Inner {
     /// Removes a change that this process has created, if the module was removed or replaced just before. A change whose predecessors are
     /// missing keeps every process from writing. It is certain whose it is, and no process goes by it without those before it.
@@ -99,6 +114,7 @@ impl Inner {
                 Ok(Found::Other) if stray.is_change() => return self.look_again_unless_created(stray),
                 // One answer is not enough to remove something: a listing has to agree.
                 Ok(Found::Absent) if !self.lacks_origin(&stray) => return self.wait_for_answer(stray),
+                Ok(Found::Absent) if stray.number() == Some(1) => return Err(left_there(&stray)),
                 Ok(Found::Other | Found::Absent) => {}
                 // As long as that cannot be said, it stays, and does not count as created.
                 Err(error) => return self.look_again_at(stray).and(Err(error)),
@@ -112,6 +128,10 @@ impl Inner {
                 }
                 Some(false) if !stray.may_come() => return Ok(()),
                 _ => return self.wait_for_answer(stray),
+            }
+            // Again: the answers from before may be old by now.
+            if !matches!(self.is_met(&stray), Ok(false)) {
+                return self.wait_for_answer(stray);
             }
             let removed = self.send(|bucket| bucket.remove(&self.key(&stray.name)));
             self.wrote()?;
@@ -142,6 +162,14 @@ impl Inner {
     fn is_counted_on(&self, stray: &Stray) -> io::Result<bool> {
         let Some(Kind::Merged(number)) = kind(&stray.name) else { return Ok(false) };
         Ok(self.find_nonce(number.saturating_add(1), "")? == Found::Same)
+    }
+
+    /// Whether another process may have gone by a change, because the one before it is there; or has gone by merged changes.
+    fn is_met(&self, stray: &Stray) -> io::Result<bool> {
+        match stray.number() {
+            Some(number) => Ok(self.find_nonce(number.saturating_sub(1), "")? != Found::Absent),
+            None => self.is_counted_on(stray),
+        }
     }
 
     /// Whether a listing, too, lacks the newest change of the history in which a change was created, or its first; and the change after

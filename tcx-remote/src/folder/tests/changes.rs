@@ -205,6 +205,24 @@ fn merged_changes_that_another_process_has_gone_by_stay() {
     folder.0.state(|state| assert!(state.strays.is_empty())).unwrap();
 }
 
+/// Another process creates change 0 again, goes by change 1, and creates the next, when the look that found neither is long over.
+#[test]
+fn a_change_that_the_next_module_may_go_by_stays() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    server.remove(&key(&change(1)));
+    let (_tier, folder) = folder(&server, &[0]);
+    folder.0.probe().unwrap();
+    server.remove(&key(&change(0)));
+    server.fail_next(Operation::Head, &change(0), Fault::Denied);
+    folder.create_if_absent(&change(1), b"a tombstone").unwrap_err();
+    assert!(has(&server, &change(1)));
+    folder.try_now();
+    folder.list().unwrap();
+    assert!(has(&server, &change(1)));
+    folder.0.state(|state| assert!(state.strays.is_empty())).unwrap();
+}
+
 #[test]
 fn no_change_is_created_once_change_0_was_found_to_be_gone() {
     let server = Server::start();
