@@ -148,3 +148,71 @@ def test_an_epoch_that_a_forked_child_goes_on_with_is_an_error(directory):
     for _ in range(3):
         assert join(in_child(child), seconds=20) == 0
     assert [ids for ids, _ in [first, *ahead]] == [order[start : start + 8] for start in range(0, 40, 8)]
+
+
+def read_in_a_thread(directory, is_awaited):
+    """In a worker: a thread reads an epoch, and the worker ends meanwhile. Its file says how the epoch ended."""
+
+    def load(missing):
+        if not is_awaited:
+            return missing
+        while not multiprocessing.util.is_exiting():
+            time.sleep(0.001)
+        # The loop waits for this batch when the worker ends its threads.
+        time.sleep(0.3)
+        return missing
+
+    def work():
+        table = tcx.Cache(directory / "cache").table("t_v1", outputs=int, ids=int)
+        read = []
+        try:
+            for ids, _ in tcx.torch.epoch(table, list(range(100)), 10, load=load, prefetch=2):
+                read += ids
+                is_reading.set()
+                time.sleep(0.05)
+            found = str(len(read))
+        except tcx.Error as error:
+            found = str(error)
+        (directory / "found").write_text(found)
+
+    is_reading = threading.Event()
+    threading.Thread(target=work).start()
+    is_reading.wait(1)
+
+
+@pytest.mark.parametrize("is_awaited", [False, True])
+def test_an_epoch_that_a_thread_reads_while_its_worker_ends_is_read_to_its_end_or_an_error(directory, is_awaited):
+    directory.mkdir()
+    worker = multiprocessing.get_context("fork").Process(target=read_in_a_thread, args=(directory, is_awaited))
+    worker.start()
+    worker.join(60)
+    assert worker.exitcode == 0
+    assert "let the main thread wait for the loop" in (directory / "found").read_text()
+
+
+def test_an_epoch_that_is_closed_while_another_thread_waits_for_a_batch_ends_there(directory):
+    table = tcx.Cache(directory).table("t_v1", outputs=int, ids=int)
+    is_loading, go, found = threading.Event(), threading.Event(), []
+
+    def load(missing):
+        is_loading.set()
+        go.wait(20)
+        return missing
+
+    ahead = tcx.torch.epoch(table, list(range(100)), 10, load=load, prefetch=2)
+    waiting = threading.Thread(target=lambda: found.extend(ahead), daemon=True)
+    waiting.start()
+    is_loading.wait(20)
+    ahead.close()
+    go.set()
+    waiting.join(20)
+    assert not waiting.is_alive()
+    assert found == []
+
+
+def test_an_epoch_of_which_all_is_read_ahead_goes_on_when_its_process_ends(directory):
+    table = tcx.Cache(directory).table("t_v1", outputs=int, ids=int)
+    ahead = tcx.torch.epoch(table, list(range(100)), 10, load=lambda missing: missing, prefetch=20)
+    ahead._reader.join(20)
+    ahead._reader.end()
+    assert [ids for ids, _ in ahead] == [list(range(start, start + 10)) for start in range(0, 100, 10)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import types
 
@@ -162,13 +163,16 @@ def test_a_variable_of_a_function_that_refers_to_another_tensor_is_noticed():
         cached(torch.ones(1, 4), ids=[3])
 
 
-def test_a_function_that_uses_weights_of_its_module_changes_no_identity():
+def test_a_function_that_uses_weights_of_its_module_adds_their_names_to_the_identity():
     plain, patched = (frozen(torch.nn.Linear(4, 2)) for _ in range(2))
     patched.load_state_dict(plain.state_dict())
     weight, run = patched.weight, patched.forward
     patched.forward = lambda x, bias=patched.bias: run(x) * weight.sum() + bias
     patched.activation = torch.nn.functional.gelu
-    assert Known.of(patched, Scan(patched)) == Known.of(plain, Scan(plain))
+    known, other = Known.of(patched, Scan(patched)), Known.of(plain, Scan(plain))
+    [(label, used)] = known.unsaved
+    assert label == "functions" and used.startswith("forward.__closure__[weight] is weight, forward.__defaults__[0] is bias: ")
+    assert dataclasses.replace(known, unsaved=()) == other
     cached = tcx.cached(patched, None, id="m_v1")
     cached(torch.ones(1, 4), ids=["a"])
     # As a move to another device does.

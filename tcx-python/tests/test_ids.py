@@ -134,3 +134,13 @@ def test_a_batch_that_fails_does_not_decide_the_type_of_the_ids(directory, linea
     assert cached(torch.ones(2, 4), ids=["a", "b"]).shape == (2, 2)
     with pytest.raises(tcx.InvalidBatchError, match="id 0 of the batch is int, expected str"):
         cached(torch.ones(2, 4), ids=[1, 2])
+
+
+@pytest.mark.parametrize("made", [["a", "b"], [3, 4], [b"a", b"b"]])
+def test_values_of_pyarrow_are_ids(directory, made):
+    pyarrow = pytest.importorskip("pyarrow")
+    ids = pyarrow.array(made)
+    table = tcx.Cache(directory).table("t_v1", outputs=int, ids=type(made[0]))
+    assert table.warm(ids, lambda missing: [1] * len(missing), batch_size=1).computed == 2
+    assert [[*rows] for _, rows in tcx.torch.epoch(table, ids, 1)] == [[1], [1]]
+    assert table.coverage(made).is_complete

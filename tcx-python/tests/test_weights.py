@@ -17,6 +17,7 @@ from conftest import frozen
 import tcx_cache as tcx
 from tcx_cache.identity.arrays import as_tensor
 from tcx_cache.identity.unsaved import Scan
+from tcx_cache.identity.watch import Known
 
 
 class Scaled(torch.nn.Module):
@@ -147,7 +148,7 @@ def test_what_state_dict_leaves_out_is_watched(directory, place):
         cached.flush()
 
 
-def test_a_method_of_a_part_leaves_the_names_of_its_weights_as_they_are(directory):
+def test_a_method_of_a_part_leaves_the_names_of_its_weights_as_they_are():
     class Part(torch.nn.Module):
         def __init__(self, has_method):
             super().__init__()
@@ -160,10 +161,10 @@ def test_a_method_of_a_part_leaves_the_names_of_its_weights_as_they_are(director
 
     parts = [frozen(Part(has_method)) for has_method in (False, True)]
     parts[1].load_state_dict(parts[0].state_dict())
-    for part in parts:
-        with tcx.cached(part, directory, id="m_v1") as cached:
-            cached(torch.ones(1, 4), ids=["a"])
-            assert cached.coverage(["a"]).is_complete
+    plain, known = (Known.of(part, Scan(part)) for part in parts)
+    [(label, used)] = known.unsaved
+    assert label == "functions" and used.startswith("run.__self__ is layer: ")
+    assert dataclasses.replace(known, unsaved=()) == plain
 
 
 def test_tensors_that_follow_from_the_configuration_need_not_be_in_the_identity_of_rust(directory):

@@ -74,6 +74,9 @@ def _plain(own: Any) -> Any:
         return bytes(own)
     if isinstance(own, os.PathLike):
         return os.fspath(own)
+    if hasattr(own, "as_py"):
+        # A value of pyarrow.
+        return own.as_py()
     if is_numeric(own) and (own.ndim != 0 or "bool" in str(own.dtype)):
         return own
     try:

@@ -1,17 +1,18 @@
 """The tensors of a module, also those that its ``state_dict`` does not show: they decide outputs as well.
 
 These are buffers that are not persistent, parameters that a ``state_dict`` of one's own leaves out or returns otherwise, and tensors, arrays
-and modules that are attributes, or in containers and dataclasses that are attributes, or attributes of other objects that are attributes, or
-what a method that is an attribute belongs to, or what a function that is an attribute has from where it was defined.
+and modules that are attributes, or in containers and dataclasses that are attributes, or attributes of other objects that are attributes, of
+tensors or of the classes of modules, or what a method that is an attribute belongs to, or what a function that is an attribute has from where
+it was defined.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, UserDict, deque
 from collections.abc import Callable, Iterable
-from types import BuiltinMethodType, CellType, FunctionType, MethodType, MethodWrapperType, ModuleType, SimpleNamespace
+from types import BuiltinMethodType, CellType, FunctionType, MappingProxyType, MethodType, MethodWrapperType, ModuleType, SimpleNamespace
 from typing import Any
 
 from .. import _native
@@ -22,6 +23,9 @@ from .wrappers import unwrap
 
 #: The types of most attributes, which hold no tensor.
 _PLAIN = (bool, int, float, str, bytes, type(None), type)
+
+#: Those of dicts.
+_DICTS = (dict, MappingProxyType, UserDict)
 
 #: Those of methods. A function in C is one, of a module of Python.
 _METHODS = (MethodType, MethodWrapperType, BuiltinMethodType)
@@ -35,6 +39,8 @@ class Scan:
         import torch
 
         self._seen: set[int] = set()
+        #: What each class of modules has.
+        self._classes: dict[type, list[tuple[str, Any]]] = {}
         self._module = torch.nn.Module
         #: What every module has: its weights are known by their names.
         self._own = _of_every_module()
@@ -58,9 +64,15 @@ class Scan:
         self._functions: list[tuple[Any, str]] = []
         #: What variables of these functions refer to.
         self.cells: list[tuple[CellType, Any]] = []
+        #: What classes of modules have: the class, the name, and the value.
+        self.of_classes: list[tuple[type, str, Any]] = []
+        #: The parts of the module that methods and functions use, by the ways to them there.
+        self._used: dict[str, Any] = {}
+        self._is_following = False
         #: The names of those `attributes` that are a second name of a tensor, in a function.
         self.aliases: set[str] = set()
         self._walk(module, "", self.parameters, self.buffers)
+        self._is_following = True
         self._follow_methods()
         if self._functions:
             self._follow_functions()
@@ -81,6 +93,21 @@ class Scan:
     def all(self) -> dict[str, Any]:
         """All tensors and arrays."""
         return {**self.parameters, **self.buffers, **self.attributes}
+
+    @property
+    def used_parts(self) -> dict[str, str]:
+        """Which parts of the module its methods and functions use: the way to each there, and its name in the module."""
+        names = {id(part): path for path, part in self.modules}
+        used = {path: names[id(part)] for path, part in self._used.items() if id(part) in names}
+        # A part that uses itself, or what it is a part of, says nothing.
+        return {path: name for path, name in used.items() if not f"{path}.".startswith(f"{name}." if name else "")}
+
+    @property
+    def used_tensors(self) -> dict[str, str]:
+        """Which tensors of the module its functions use, in the same way."""
+        # The first name that it has.
+        names = {id(own): name for name, own in reversed(self.all.items())}
+        return {path: names[id(self.attributes[path])] for path in self.aliases}
 
     def contents(self) -> _native.Contents | None:
         """What the walk has read, to see whether another one would find the same; ``None`` if only a walk can show that."""
@@ -105,13 +132,42 @@ class Scan:
         own = vars(module)
         self._instances.append((module, type(module), own))
         for found, into in ((module._parameters, parameters), (module._buffers, buffers)):
-            into.update({f"{path}{name}": tensor for name, tensor in self._read(found) if tensor is not None})
+            for name, tensor in self._read(found):
+                if tensor is not None:
+                    into[f"{path}{name}"] = tensor
+                    self._of_tensor(tensor, f"{path}{name}")
         for name, value in self._read(own):
             if name not in self._own and not isinstance(value, _PLAIN):
+                self._attribute(value, f"{path}{name}")
+        for name, value in self._of_class(type(module)):
+            if not any(name in known for known in (own, module._parameters, module._buffers, module._modules)):
                 self._attribute(value, f"{path}{name}")
         for name, part in self._read(module._modules):
             if part is not None:
                 self._walk(part, f"{path}{name}.", parameters, buffers)
+
+    def _of_class(self, own: type) -> list[tuple[str, Any]]:
+        """The tensors, arrays and modules that a class has, or one that it inherits from."""
+        if own not in self._classes:
+            above = own.__mro__[: own.__mro__.index(self._module)]
+            found = {name: (base, value) for base in reversed(above) for name, value in vars(base).items()}
+            held = [(base, name, value) for name, (base, value) in found.items() if self._holds_values(value)]
+            self.of_classes += held
+            self._classes[own] = [(name, value) for _, name, value in held]
+        return self._classes[own]
+
+    def _holds_values(self, value: Any) -> bool:
+        return is_tensor(value) or is_array(value) or isinstance(value, self._module)
+
+    def _of_tensor(self, tensor: Any, path: str) -> None:
+        """What code has set on a tensor as an attribute, such as the scale of a weight. Those of a class that holds its values in other
+        tensors are known by :func:`unwrap`."""
+        own = getattr(tensor, "__dict__", None)
+        if not own or hasattr(type(tensor), "__tensor_flatten__"):
+            return
+        # Methods and functions are for who loads or trains it.
+        kept = [(name, item) for name, item in self._read(own) if not isinstance(item, (FunctionType, *_METHODS))]
+        self._items(tensor, ((f"{path}.{name}", item) for name, item in kept))
 
     def _follow_methods(self) -> None:
         while self._owners:
@@ -128,28 +184,31 @@ class Scan:
     def _attribute(self, value: Any, path: str) -> None:
         if is_tensor(value):
             self.attributes[path] = value
+            self._of_tensor(value, path)
         elif is_array(value):
             self._array(value, path)
         elif isinstance(value, self._module):
+            if self._is_following and id(value) in self._seen:
+                self._used[path] = value
             self._walk(value, f"{path}.", self._hidden, self._hidden)
-        elif isinstance(value, dict):
-            self._items(value, ((f"{path}[{key!r}]", item) for key, item in self._read(value)))
+        elif isinstance(value, _DICTS):
+            named = _named(path, self._read(value))
+            self._items(value, (*named, *self._beside(value, path)))
         elif isinstance(value, (list, tuple)):
             read = list(value)
             if type(value) is list:
                 self._lists.append((value, read))
             elif isinstance(value, list):
                 self._is_plain = False
-            self._items(value, ((f"{path}[{number}]", item) for number, item in enumerate(read) if not isinstance(item, _PLAIN)))
-        elif isinstance(value, (set, frozenset)):
+            numbered = [(f"{path}[{number}]", item) for number, item in enumerate(read) if not isinstance(item, _PLAIN)]
+            self._items(value, (*numbered, *self._beside(value, path)))
+        elif isinstance(value, (set, frozenset, deque)):
             self._is_plain &= isinstance(value, frozenset)
-            self._items(value, ((f"{path}[{number}]", item) for number, item in enumerate(sorted(value, key=repr))))
-        elif isinstance(value, deque):
-            self._is_plain = False
-            self._items(value, ((f"{path}[{number}]", item) for number, item in enumerate([*value])))
+            read = [*value] if isinstance(value, deque) else sorted(value, key=repr)
+            self._items(value, (*((f"{path}[{number}]", item) for number, item in enumerate(read)), *self._beside(value, path)))
         elif isinstance(value, functools.partial):
             given = [*enumerate(value.args), *self._read(value.keywords), ("func", value.func)]
-            self._items(value, ((f"{path}[{key!r}]", item) for key, item in given))
+            self._items(value, _named(path, given))
         elif isinstance(value, _METHODS):
             owner = value.__self__
             if isinstance(value, MethodType):
@@ -162,7 +221,7 @@ class Scan:
             self._items(value, ((f"{path}.{name}", item) for name, item in self._held(value)))
         else:
             # Of any other object, such as a tokenizer with its vocabulary, only what it has itself.
-            own = self._held(value, lambda item: is_tensor(item) or is_array(item) or isinstance(item, self._module))
+            own = self._held(value, self._holds_values)
             self._items(value, ((f"{path}.{name}", item) for name, item in own))
 
     def _array(self, array: Any, path: str) -> None:
@@ -180,7 +239,7 @@ class Scan:
 
     def _is_walked(self, value: Any) -> bool:
         """Whether a walk finds what is in a value, and all else of it is no part of an identity, as in an attribute."""
-        containers = (self._module, dict, list, tuple, set, frozenset, deque, functools.partial, FunctionType, SimpleNamespace, *_METHODS)
+        containers = (self._module, *_DICTS, list, tuple, set, frozenset, deque, functools.partial, FunctionType, SimpleNamespace, *_METHODS)
         return isinstance(value, containers) or dataclasses.is_dataclass(value)
 
     def _function(self, function: Any, path: str) -> None:
@@ -203,6 +262,10 @@ class Scan:
         self._is_plain &= not slots
         return [*((name, item) for name, item in held if is_wanted(item)), *slots]
 
+    def _beside(self, container: Any, path: str) -> list[tuple[str, Any]]:
+        """What a container of a class of one's own has beside its items."""
+        return [(f"{path}.{name}", item) for name, item in self._held(container)] if hasattr(container, "__dict__") else []
+
     def _items(self, container: Any, items: Iterable[tuple[str, Any]]) -> None:
         if id(container) in self._seen:
             return
@@ -210,6 +273,17 @@ class Scan:
         for path, item in items:
             if not isinstance(item, _PLAIN):
                 self._attribute(item, path)
+
+
+def _named(path: str, items: Iterable[tuple[Any, Any]]) -> list[tuple[str, Any]]:
+    """The items of a dict by the texts of their keys. Several keys may have the same: those of two modules of a kind."""
+    counts: Counter[str] = Counter()
+    named = []
+    for key, item in items:
+        text = repr(key)
+        counts[text] += 1
+        named.append((f"{path}[{text}]" if counts[text] == 1 else f"{path}[{text}]#{counts[text]}", item))
+    return named
 
 
 def content(cell: CellType) -> Any:

@@ -15,6 +15,7 @@ from ..tensors.captures import beside_captures
 from . import sample
 from .adapters import adapters
 from .arrays import as_tensor, is_copied, looked_at
+from .config import digest
 from .script import script
 from .unsaved import Scan, is_same_content, left_out
 from .weights import contiguous, fingerprint, refuse, saved
@@ -149,10 +150,14 @@ class _Walk:
     tensors: list[Any]
     #: The variables of functions, and what they referred to.
     cells: list[tuple[Any, Any]]
+    #: What classes of modules have.
+    of_classes: list[tuple[type, str, Any]]
 
     def is_same(self) -> bool:
         """Whether another walk would find the same."""
-        return self.contents.are_same() and (not self.cells or all(is_same_content(cell, held) for cell, held in self.cells))
+        if not self.contents.are_same() or not all(vars(cls).get(name) is own for cls, name, own in self.of_classes):
+            return False
+        return not self.cells or all(is_same_content(cell, held) for cell, held in self.cells)
 
 
 def _checksum(tensor: Any, name: str) -> bytes:
@@ -179,6 +184,8 @@ class Known:
         buffers, others = left_out(scan, state)
         parts = (("buffers", buffers), ("tensors", others))
         entries = [(label, _entry(label, part)) for label, part in parts if part]
+        if used := {**scan.used_parts, **scan.used_tensors}:
+            entries.append(("functions", _used(used)))
         code = script(scan)
         entries += [] if code is None else [("script", code)]
         missing = sorted({*buffers, *others} - {*scan.attributes} | {*scan.others})
@@ -193,6 +200,12 @@ def _entry(label: str, tensors: dict[str, Any]) -> str:
     names = sorted(tensors)
     more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
     return f"{', '.join(names[:_NAMES])}{more}, not in `state_dict`: {text}"
+
+
+def _used(used: dict[str, str]) -> str:
+    texts = [f"{path} is {name}" for path, name in sorted(used.items())]
+    more = f" and {len(texts) - _NAMES} more" if len(texts) > _NAMES else ""
+    return f"{', '.join(texts[:_NAMES])}{more}: {digest(texts)}"
 
 
 def _classes(scan: Scan) -> dict[str, type]:
@@ -215,6 +228,7 @@ class Watch:
         self._changed: str | None = None
         self._lock = ProcessLock()
         self._classes = _classes(scan)
+        self._used_parts = scan.used_parts
         #: Of weights that hold their values in other tensors, which are watched: what else decides their values.
         found, self._texts = flat(scan.all)
         self._attributes = found.keys() - flat(scan.registered)[0].keys()
@@ -252,11 +266,12 @@ class Watch:
                 self._fail(self._first_written(), "changed in place after it was frozen, so that rows computed before and after would differ")
             if scan is not None or touched:
                 contents = scan.contents() if scan is not None else walked.contents if walked else None
-                cells = scan.cells if scan is not None else walked.cells if walked else []
+                read = scan if scan is not None else walked
+                cells, of_classes = (read.cells, read.of_classes) if read is not None else ([], [])
                 # A walk does not show what tensors inside of weights were replaced by.
                 contents = None if self._texts else contents
                 tensors = [own for own in found.values() if hasattr(own, "requires_grad")]
-                self._walked = None if contents is None else _Walk(contents, found, _Untouched(self._weights), tensors, cells)
+                self._walked = None if contents is None else _Walk(contents, found, _Untouched(self._weights), tensors, cells, of_classes)
         return scan is not None
 
     def _unchanged(self) -> _Walk | None:
@@ -282,6 +297,11 @@ class Watch:
         other = next((name for name, text in self._texts.items() if texts.get(name) != text), None)
         if other is not None:
             self._fail(other, "changed after it was frozen, so that rows computed before and after would differ")
+        used = scan.used_parts
+        other = next((path for path, name in self._used_parts.items() if used.get(path) != name), None)
+        if other is not None:
+            self._changed = f"`{other}`: uses another part of the module than when it was frozen, `{self._used_parts[other]}`; {_REMEDY}"
+            self._check_known()
         classes = _classes(scan)
         if has_run:
             self._classes = {**classes, **self._classes}

@@ -22,6 +22,10 @@ from ..runtime.locks import ProcessLock, computes
 from ..runtime.warn import warn
 from .checks import VERSION, Checks
 
+_TRAINABLE = "an output tracks gradients, so a tensor that is no parameter of the module is trainable; call `requires_grad_(False)` on it"
+#: What PyTorch says if a tensor of the mode of inference takes part in what tracks gradients, and if it is written to outside of that mode.
+_SAVED, _WRITTEN = "cannot be saved for backward", "Inplace update to inference tensor"
+
 
 class Computing:
     """A module, and what is known of it; shared by a handle and its views."""
@@ -50,6 +54,8 @@ class Computing:
         self._adapters = self.watch.known.adapters
         self._has_warned = False
         self._has_shown_gradients = allows_gradients
+        #: Whether `forward` runs in the mode of inference only, where the caller uses that.
+        self._needs_inference = False
         self._attestation: tuple[int, _native.Attestation] | None = None
         self._first: tuple[dict[str, Any], str, torch.Tensor] | None = None
         #: Whether `forward` has written into an input, such as a ReLU in place: it then gets copies, so that those of the caller stay.
@@ -134,9 +140,8 @@ class Computing:
         self.check()
         written = _versions(inputs)
         try:
-            with computes(self.lock), torch.set_grad_enabled(not self._has_shown_gradients):
-                # With gradients on, a trainable tensor shows itself in what it takes part in, also one that is no parameter.
-                output = self.module(*inputs.args, **inputs.kwargs, **(copy.deepcopy(self.shared) if self.shared else {}))
+            with computes(self.lock):
+                output, shows_gradients = self._compute(inputs)
         except BaseException:
             # It may have written before it failed. What it says is more than a warning that counts as an error.
             with contextlib.suppress(Warning):
@@ -147,10 +152,45 @@ class Computing:
             raise
         self._note_writes(inputs, written, are_copies)
         self.check(has_run=True)
-        if not self._has_shown_gradients:
+        if shows_gradients:
             self._refuse_gradients(output, inputs)
             self._has_shown_gradients = True
         return output
+
+    def _compute(self, inputs: Inputs) -> tuple[Any, bool]:
+        """The output, and whether it shows what tracks gradients. With gradients on, a trainable tensor shows itself in what it takes part in,
+        also one that is no parameter."""
+        shows = not self._has_shown_gradients
+        if shows and torch.is_inference_mode_enabled():
+            # In the mode of inference nothing tracks gradients.
+            found = self._compute_outside_inference(inputs)
+            return (self._call(inputs), False) if found is None else (found[0], True)
+        with torch.set_grad_enabled(shows):
+            return self._call(inputs), shows
+
+    def _compute_outside_inference(self, inputs: Inputs) -> tuple[Any] | None:
+        """The output, computed outside of the mode of inference; `None` if that cannot be, as by a module that was made in it."""
+        if self._needs_inference or any(weight.is_inference() for _, _, weight in _weights(self.module)):
+            return None
+        with torch.inference_mode(False), torch.enable_grad():
+            try:
+                # Tensors of that mode may not be written to here, and are before it is noticed.
+                own = copy.deepcopy((inputs.args, inputs.kwargs))
+            except Exception:
+                self._needs_inference = True
+                return None
+            try:
+                return (self._call(Inputs(*own[0], **own[1])),)
+            except RuntimeError as error:
+                if _SAVED in str(error):
+                    raise ModuleViolationError(f"module `{self.name}`: {_TRAINABLE}") from error
+                if _WRITTEN not in str(error):
+                    raise
+                self._needs_inference = True
+                return None
+
+    def _call(self, inputs: Inputs) -> Any:
+        return self.module(*inputs.args, **inputs.kwargs, **(copy.deepcopy(self.shared) if self.shared else {}))
 
     def _note_writes(self, inputs: Inputs, written: list[int], are_copies: bool) -> None:
         """Notes that `forward` has written into an input, and warns if that is the caller's."""
@@ -168,9 +208,7 @@ class Computing:
         if any(tensor.requires_grad for tensor in _tensors([inputs.args, inputs.kwargs, self.shared])):
             raise InvalidBatchError(f"module `{self.name}`: an input tracks gradients, and stored rows have none; pass `input.detach()`")
         if any(tensor.requires_grad for tensor in _tensors(output)):
-            raise ModuleViolationError(
-                f"module `{self.name}`: an output tracks gradients, so a tensor that is no parameter of the module is trainable; call `requires_grad_(False)` on it"
-            )
+            raise ModuleViolationError(f"module `{self.name}`: {_TRAINABLE}")
 
     def check(self, has_run: bool = False) -> None:
         """Refuses weights, adapters or settings of torch that have changed; with `has_run`, after `forward` has run.

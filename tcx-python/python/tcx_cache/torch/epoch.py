@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import queue
@@ -11,7 +12,7 @@ from typing import Any, TypeVar, Union
 
 import torch
 
-from ..errors import ForkedError
+from ..errors import Error, ForkedError
 from ..identity.surroundings import Autocast
 from ..modules.cached import Cached
 from ..modules.table import Table, check_batch_size
@@ -105,20 +106,22 @@ class _Ahead(Iterator[tuple["list[Id]", Batch]]):
                 "`prefetch=0`"
             )
         if self._reader.stopped.is_set():
-            raise StopIteration
+            raise self._end()
         if self._queued is not None:
             # What the body of the loop has queued.
             self._queued.note()
         found = self._ready.get()
-        if found is _END:
+        if found is _END or isinstance(found, BaseException):
             # For a caller that asks again.
-            self._ready.put(_END)
-            raise StopIteration
-        if isinstance(found, BaseException):
-            self._ready.put(_END)
-            raise found
+            self._reader.put_end()
+            raise self._end() if found is _END else found
         ids, sent = found
         return ids, sent.take()
+
+    def _end(self) -> Exception:
+        if self._reader.is_cut_short:
+            return Error("an epoch is read while its process ends, so the rest of its batches is not read: let the main thread wait for the loop")
+        return StopIteration()
 
     def close(self) -> None:
         """Stops reading ahead."""
@@ -131,6 +134,8 @@ class _Ahead(Iterator[tuple["list[Id]", Batch]]):
                 self._ready.get_nowait()
             except queue.Empty:
                 break
+        # Another thread may wait for a batch.
+        self._reader.put_end()
 
     @property
     def _is_inherited(self) -> bool:
@@ -148,8 +153,16 @@ class _Reader(threading.Thread):
         super().__init__(name="tcx-epoch", daemon=True)
         self._batches, self._read, self._ready = batches, read, ready
         self.stopped = threading.Event()
+        self.is_cut_short = False
 
     def run(self) -> None:
+        try:
+            self._read_all()
+        finally:
+            # Of one that was stopped the loop may wait for a batch.
+            self.put_end()
+
+    def _read_all(self) -> None:
         last: Any = _END
         for ids in self._batches:
             if self.stopped.is_set():
@@ -165,6 +178,11 @@ class _Reader(threading.Thread):
                 return
         self._put(last)
 
+    def put_end(self) -> None:
+        """Lets the loop see the end. A queue that is full has something before it, and a loop that takes that looks whether this is stopped."""
+        with contextlib.suppress(queue.Full):
+            self._ready.put_nowait(_END)
+
     def _put(self, item: Any) -> bool:
         while not self.stopped.is_set():
             try:
@@ -176,8 +194,10 @@ class _Reader(threading.Thread):
 
     def end(self) -> None:
         """Stops the thread and waits until the batch that it reads is there."""
-        self.stopped.set()
-        self.join()
+        if self.is_alive():
+            self.is_cut_short = True
+            self.stopped.set()
+            self.join()
 
 
 def moved(rows: Any, device: torch.device) -> Any:

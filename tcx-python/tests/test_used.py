@@ -1,0 +1,196 @@
+"""What weights, classes, containers and functions hold is known: also which part of a module a function uses."""
+
+from __future__ import annotations
+
+from collections import UserDict, deque
+from types import MappingProxyType
+
+import pytest
+import torch
+from conftest import frozen
+
+import tcx_cache as tcx
+
+ONES = torch.ones(1, 4)
+
+
+class Gate:
+    """A key of a dict; all have the same text."""
+
+    def __repr__(self):
+        return "Gate()"
+
+
+class Bank(dict):
+    """A dict with attributes."""
+
+
+class Row(list):
+    """A list with attributes."""
+
+
+class Line(deque):
+    """A deque with attributes."""
+
+
+def with_attribute(cls, value):
+    held = cls()
+    held.scale = value
+    return held
+
+
+PLACES = {
+    "weight": lambda own, value: setattr(own.weight, "scale", value),
+    "object of a weight": lambda own, value: setattr(own.weight, "state", {"scale": value}),
+    "buffer": lambda own, value: setattr(own.bias, "scale", value),
+    "attribute": lambda own, value: setattr(own.other, "scale", value),
+    "key of the same text": lambda own, value: setattr(own, "gates", {Gate(): value, Gate(): torch.zeros(4)}),
+    "dict": lambda own, value: setattr(own, "bank", with_attribute(Bank, value)),
+    "list": lambda own, value: setattr(own, "bank", with_attribute(Row, value)),
+    "deque": lambda own, value: setattr(own, "bank", with_attribute(Line, value)),
+    "mapping": lambda own, value: setattr(own, "bank", MappingProxyType({"scale": value})),
+    "user dict": lambda own, value: setattr(own, "bank", UserDict(scale=value)),
+    "class": lambda own, value: setattr(type(own), "scale", value),
+}
+
+
+def scaled(place, factor):
+    class Scaled(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(4))
+            self.register_buffer("bias", torch.zeros(4))
+            self.other = torch.zeros(4)
+
+        def forward(self, x):
+            return x * self.weight * self.value
+
+    own = Scaled()
+    value = torch.full((4,), float(factor))
+    PLACES[place](own, value)
+    # Where the walk does not look.
+    Scaled.value = property(lambda self: value)
+    return frozen(own)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_values_in_unusual_places_are_part_of_the_identity(directory, place):
+    with tcx.cached(scaled(place, 2), directory, id="m") as cached:
+        assert cached(ONES, ids=["a"]).tolist() == [[2.0] * 4]
+    with tcx.cached(scaled(place, 2), directory, id="m") as cached:
+        assert cached.coverage(["a"]).is_complete
+    with pytest.raises(tcx.MismatchError):
+        tcx.cached(scaled(place, 3), directory, id="m")(ONES, ids=["a"])
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_values_in_unusual_places_are_watched(directory, place):
+    module = scaled(place, 2)
+    cached = tcx.cached(module, directory, id="m")
+    cached(ONES, ids=["a"])
+    module.value.fill_(3)
+    with pytest.raises(tcx.ModuleViolationError, match="changed"):
+        cached(ONES, ids=["b"])
+
+
+def test_a_tensor_of_a_class_that_is_replaced_is_noticed(directory):
+    module = scaled("class", 2)
+    cached = tcx.cached(module, directory, id="m")
+    cached(ONES, ids=["a"])
+    type(module).scale = torch.full((4,), 3.0)
+    with pytest.raises(tcx.ModuleViolationError, match="weight `scale`: changed"):
+        cached(ONES, ids=["b"])
+
+
+class Chooses(torch.nn.Module):
+    """Uses one of its parts by a function or a method."""
+
+    def __init__(self, how, which):
+        super().__init__()
+        self.a = torch.nn.Parameter(torch.ones(4))
+        self.b = torch.nn.Parameter(torch.full((4,), 2.0))
+        self.one, self.two = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+        tensor, part = {"a": (self.a, self.one), "b": (self.b, self.two)}[which]
+        self.use = {
+            "tensor of a function": lambda: lambda x: x * tensor,
+            "part of a function": lambda: lambda x: part(x),
+            "method": lambda: part.forward,
+        }[how]()
+
+    def forward(self, x):
+        return self.use(x)
+
+
+HOW = ["tensor of a function", "part of a function", "method"]
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_which_part_a_function_uses_is_part_of_the_identity(directory, how):
+    def made(which):
+        torch.manual_seed(0)
+        return frozen(Chooses(how, which))
+
+    with tcx.cached(made("a"), directory, id="m") as cached:
+        cached(ONES, ids=["a"])
+    with tcx.cached(made("a"), directory, id="m") as cached:
+        assert cached.coverage(["a"]).is_complete
+    with pytest.raises(tcx.MismatchError):
+        tcx.cached(made("b"), directory, id="m")(ONES, ids=["a"])
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_function_that_uses_another_part_is_noticed(directory, how):
+    module = frozen(Chooses(how, "a"))
+    cached = tcx.cached(module, directory, id="m")
+    cached(ONES, ids=["a"])
+    module.use = frozen(Chooses(how, "b")).use if how == "tensor of a function" else module.two.forward
+    with pytest.raises(tcx.ModuleViolationError):
+        cached(ONES, ids=["b"])
+
+
+def test_a_module_that_uses_itself_has_the_identity_of_one_that_does_not(directory):
+    class Own(torch.nn.Module):
+        def __init__(self, holds_itself):
+            super().__init__()
+            self.one = torch.nn.Linear(4, 4)
+            if holds_itself:
+                self.again, self.call = self.forward, lambda x: self(x)
+
+        def forward(self, x):
+            return self.one(x)
+
+    torch.manual_seed(0)
+    with tcx.cached(frozen(Own(False)), directory, id="m", type_name="Own") as cached:
+        cached(ONES, ids=["a"])
+    torch.manual_seed(0)
+    with tcx.cached(frozen(Own(True)), directory, id="m", type_name="Own") as cached:
+        assert cached.coverage(["a"]).is_complete
+
+
+HEAD = [torch.ones(4)]
+
+
+@pytest.mark.parametrize("is_of_inference", [False, True])
+def test_a_trainable_tensor_shows_itself_in_the_mode_of_inference(directory, is_of_inference):
+    class Headed(torch.nn.Module):
+        def forward(self, x):
+            return x * HEAD[0]
+
+    cached = tcx.cached(frozen(Headed()), directory, id="m")
+    HEAD[0] = torch.ones(4, requires_grad=True)
+    x = torch.ones(2, 4)
+    with torch.inference_mode():
+        x = torch.ones(2, 4) if is_of_inference else x
+        with pytest.raises(tcx.ModuleViolationError, match="trainable"):
+            cached(x, ids=["a", "b"])
+
+
+def test_a_module_that_writes_into_a_tensor_of_the_mode_of_inference_is_cached(directory):
+    class Writes(torch.nn.Module):
+        def forward(self, x):
+            return x.add_(1)
+
+    cached = tcx.cached(frozen(Writes()), directory, id="m")
+    with torch.inference_mode():
+        assert cached(torch.ones(2, 4), ids=["a", "b"]).tolist() == [[2.0] * 4] * 2
+        assert cached(torch.ones(2, 4), ids=["c", "d"]).tolist() == [[2.0] * 4] * 2
