@@ -210,7 +210,7 @@ impl State {
     /// The parts of an upload, which ends.
     pub(crate) fn end_upload(&self, id: &str) -> Option<Bytes> {
         let parts = self.contents().uploads.remove(id)?;
-        Some(parts.into_values().flatten().collect())
+        Some(parts.into_values().collect::<Vec<Bytes>>().concat().into())
     }
 
     pub(crate) fn open_uploads(&self) -> usize {
