@@ -70,11 +70,11 @@ fn measure() -> Result<bool> {
     let server = Server::start();
     server.fail(|faults| (faults.latency, faults.bandwidth) = (LATENCY, LINE));
     let values = random_bytes();
-    let (paced, requests) = fills(&server, &values, Rows::PACED, PACED_ROUNDS)?;
+    let (of_line, requests) = fills(&server, &values, Rows::PACED, PACED_ROUNDS)?;
     let (at_once, _) = fills(&server, &values, Rows::AT_ONCE, ROUNDS)?;
     let url = server.url("at-once-0");
     let (cold, warm) = epochs(&url, &values)?;
-    let figures = [warm, cold, paced, at_once, requests, downloads(&server, &url)?];
+    let figures = [warm, cold, of_line, at_once, requests, downloads(&server, &url)?];
     println!("{:<74} {:>8} {:>8}", "figure", "value", "floor");
     let mut are_good = true;
     for ((name, floor, is_least), figure) in FLOORS.into_iter().zip(figures) {
