@@ -163,7 +163,7 @@ fn fill(store: &Store, values: &[u8], rows: Rows) -> Result<Duration> {
 fn fills(server: &Server, values: &[u8], rows: Rows, rounds: usize) -> Result<(f64, f64)> {
     let (mut there, mut here, mut requests) = (Vec::new(), Vec::new(), 0);
     for round in 0..rounds {
-        let mut fill_there = || -> Result<()> {
+        let mut in_store = || -> Result<()> {
             let near = tempfile::tempdir()?;
             let before = server.counts().all();
             let store = open_at(&server.url(&format!("{}-{round}", rows.module)), near.path())?;
@@ -173,7 +173,7 @@ fn fills(server: &Server, values: &[u8], rows: Rows, rounds: usize) -> Result<(f
             requests = server.counts().all() - before;
             Ok(())
         };
-        let mut fill_here = || -> Result<()> {
+        let mut in_directory = || -> Result<()> {
             let dir = tempfile::tempdir()?;
             let store = open_in(dir.path())?;
             here.push(fill(&store, values, rows)?);
@@ -181,11 +181,11 @@ fn fills(server: &Server, values: &[u8], rows: Rows, rounds: usize) -> Result<(f
         };
         // The first leaves the other what is still on its way to the disk.
         if round % 2 == 0 {
-            fill_there()?;
-            fill_here()?;
+            in_store()?;
+            in_directory()?;
         } else {
-            fill_here()?;
-            fill_there()?;
+            in_directory()?;
+            in_store()?;
         }
     }
     Ok((best(&there) / best(&here), requests as f64 * 1e6 / rows.count as f64))
