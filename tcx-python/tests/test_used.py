@@ -10,6 +10,8 @@ import torch
 from conftest import frozen
 
 import tcx_cache as tcx
+from tcx_cache.identity.unsaved import Scan
+from tcx_cache.identity.watch import Known
 
 ONES = torch.ones(1, 4)
 
@@ -98,7 +100,7 @@ def test_a_tensor_of_a_class_that_is_replaced_is_noticed(directory):
     cached = tcx.cached(module, directory, id="m")
     cached(ONES, ids=["a"])
     type(module).scale = torch.full((4,), 3.0)
-    with pytest.raises(tcx.ModuleViolationError, match="weight `scale`: changed"):
+    with pytest.raises(tcx.ModuleViolationError, match="weight `__class__.scale`: changed"):
         cached(ONES, ids=["b"])
 
 
@@ -194,3 +196,154 @@ def test_a_module_that_writes_into_a_tensor_of_the_mode_of_inference_is_cached(d
     with torch.inference_mode():
         assert cached(torch.ones(2, 4), ids=["a", "b"]).tolist() == [[2.0] * 4] * 2
         assert cached(torch.ones(2, 4), ids=["c", "d"]).tolist() == [[2.0] * 4] * 2
+
+
+@pytest.mark.parametrize("place", ["weight", "class"])
+def test_an_attribute_that_is_set_later_is_noticed(directory, place):
+    class Scaled(torch.nn.Linear):
+        def forward(self, x):
+            return super().forward(x) * getattr(self.weight if place == "weight" else self, "scale", 1)
+
+    module = frozen(Scaled(4, 2))
+    cached = tcx.cached(module, directory, id="m")
+    cached(ONES, ids=["a"])
+    setattr(module.weight if place == "weight" else Scaled, "scale", torch.full((2,), 3.0))
+    with pytest.raises(tcx.ModuleViolationError, match="was added or removed"):
+        cached(ONES, ids=["b"])
+
+
+def test_what_a_class_holds_in_a_dict_is_part_of_the_identity(directory):
+    def made(factor):
+        class Holds(torch.nn.Linear):
+            bank = {"scale": torch.tensor(factor)}  # noqa: RUF012
+
+        torch.manual_seed(0)
+        return frozen(Holds(4, 2))
+
+    tcx.cached(made(2.0), directory, id="m", type_name="Holds")(ONES, ids=["a"])
+    tcx.cached(made(2.0), directory, id="m", type_name="Holds")(ONES, ids=["a"])
+    with pytest.raises(tcx.MismatchError):
+        tcx.cached(made(3.0), directory, id="m", type_name="Holds")(ONES, ids=["a"])
+
+
+def test_activations_of_a_class_need_no_evaluation_mode(directory):
+    class Convolution(torch.nn.Linear):
+        activation = torch.nn.SiLU()
+        activations = {"relu": torch.nn.ReLU()}  # noqa: RUF012
+
+        def forward(self, x):
+            return self.activation(super().forward(x))
+
+    cached = tcx.cached(frozen(Convolution(4, 2)), directory, id="m")
+    cached(ONES, ids=["a"])
+
+
+def test_forward_may_set_an_attribute_that_its_class_has(directory):
+    class Detects(torch.nn.Linear):
+        anchors = torch.empty(0)
+
+        def forward(self, x):
+            self.anchors = torch.ones(2)
+            return super().forward(x) * self.anchors
+
+    cached = tcx.cached(frozen(Detects(4, 2)), directory, id="m")
+    for number in range(3):
+        cached(ONES, ids=[number])
+
+
+def test_forward_may_move_what_a_weight_holds(directory):
+    class State:
+        scale = None
+
+    class Quantized(torch.nn.Linear):
+        def __init__(self):
+            super().__init__(4, 2)
+            self.state, self.weight.scale = State(), torch.full((2,), 2.0)
+
+        def forward(self, x):
+            if self.weight.scale is not None:
+                self.state.scale, self.weight.scale = self.weight.scale, None
+            return super().forward(x) * self.state.scale
+
+    cached = tcx.cached(frozen(Quantized()), directory, id="m")
+    for number in range(3):
+        cached(ONES, ids=[number])
+
+
+def test_forward_may_keep_a_part_for_later(directory):
+    class Keeps(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+            kept = self.a
+
+            def run(x):
+                nonlocal kept
+                kept = self.b
+                return kept(x)
+
+            self.run = run
+
+        def forward(self, x):
+            return self.run(x)
+
+    cached = tcx.cached(frozen(Keeps()), directory, id="m")
+    for number in range(3):
+        cached(ONES, ids=[number])
+
+
+def test_which_ancestor_a_part_uses_is_part_of_the_identity(directory):
+    class Child(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.proj = torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.use(x)
+
+    class Parent(torch.nn.Module):
+        def __init__(self, uses_own):
+            super().__init__()
+            self.proj, self.child = torch.nn.Linear(4, 4), Child()
+            part = self if uses_own else self.child
+            self.child.use = lambda x: part.proj(x)
+
+        def forward(self, x):
+            return self.child(x)
+
+    def made(uses_own):
+        torch.manual_seed(0)
+        return frozen(Parent(uses_own))
+
+    tcx.cached(made(True), directory, id="m")(ONES, ids=["a"])
+    tcx.cached(made(True), directory, id="m")(ONES, ids=["a"])
+    with pytest.raises(tcx.MismatchError):
+        tcx.cached(made(False), directory, id="m")(ONES, ids=["a"])
+
+
+def test_a_part_that_is_compiled_adds_no_names_of_pytorch_to_the_identity():
+    pytest.importorskip("sympy")
+
+    class Compiled(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.part = torch.compile(torch.nn.Linear(4, 2))
+
+    module = frozen(Compiled())
+    assert Known.of(module, Scan(module)).unsaved == ()
+
+
+def test_whole_batches_of_a_module_of_the_mode_of_inference_are_passed_on(directory):
+    with torch.inference_mode():
+        cached = tcx.cached(frozen(torch.nn.Linear(4, 2)), directory, id="m")
+        for number in range(8):
+            cached(torch.ones(2, 4), ids=[2 * number, 2 * number + 1])
+    assert cached._computing._needs_inference
+    assert not cached._computing._has_shown_gradients
+
+
+@pytest.mark.parametrize("held", [MappingProxyType({"kind": "relu"}), UserDict(kind="relu")])
+def test_containers_without_tensors_cost_no_walk_for_each_batch(held):
+    module = frozen(torch.nn.Linear(4, 2))
+    module.held = held
+    assert Scan(module).contents() is not None

@@ -1,7 +1,7 @@
 //! Changes that stray: created in the moment in which the module was removed, or an older copy took its place. The process that has
 //! created one takes it back. Without those before it, the change would keep every process from writing.
 //!
-//! Change 1 stays: whoever creates the module again creates the one before it, and goes by both.
+//! Change 1 stays: a process that creates the module again creates the one before it, and goes by both.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -88,7 +88,10 @@ fn taken_back(stray: &Stray) -> io::Error {
 }
 
 fn left_there(stray: &Stray) -> io::Error {
-    let what = format!("the module was removed while {} was created, which does not count", stray.name);
+    let what = format!(
+        "the module was removed while {} was created, which does not count, and stays there until the module is created again",
+        stray.name
+    );
     io::Error::new(ErrorKind::NotFound, what)
 }
 

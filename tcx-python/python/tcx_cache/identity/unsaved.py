@@ -25,7 +25,7 @@ from .wrappers import unwrap
 _PLAIN = (bool, int, float, str, bytes, type(None), type)
 
 #: Those of dicts.
-_DICTS = (dict, MappingProxyType, UserDict)
+_DICTS = (dict, MappingProxyType)
 
 #: Those of methods. A function in C is one, of a module of Python.
 _METHODS = (MethodType, MethodWrapperType, BuiltinMethodType)
@@ -64,8 +64,10 @@ class Scan:
         self._functions: list[tuple[Any, str]] = []
         #: What variables of these functions refer to.
         self.cells: list[tuple[CellType, Any]] = []
-        #: What classes of modules have: the class, the name, and the value.
-        self.of_classes: list[tuple[type, str, Any]] = []
+        #: The classes of modules, and what each has.
+        self.of_classes: list[tuple[type, list[Any]]] = []
+        #: The names of those `attributes` that were set on tensors.
+        self.of_tensors: set[str] = set()
         #: The parts of the module that methods and functions use, by the ways to them there.
         self._used: dict[str, Any] = {}
         self._is_following = False
@@ -99,8 +101,12 @@ class Scan:
         """Which parts of the module its methods and functions use: the way to each there, and its name in the module."""
         names = {id(part): path for path, part in self.modules}
         used = {path: names[id(part)] for path, part in self._used.items() if id(part) in names}
-        # A part that uses itself, or what it is a part of, says nothing.
-        return {path: name for path, name in used.items() if not f"{path}.".startswith(f"{name}." if name else "")}
+        # A part that uses itself says nothing.
+        return {path: name for path, name in used.items() if name != self._part_of(path)}
+
+    def _part_of(self, path: str) -> str:
+        """The name of the innermost part that has what is at the end of a way."""
+        return max((name for name, _ in self.modules if not name or path.startswith(f"{name}.")), key=len)
 
     @property
     def used_tensors(self) -> dict[str, str]:
@@ -118,7 +124,7 @@ class Scan:
         read = list(container.items())
         if type(container) in (dict, OrderedDict):
             self._dicts.append((container, read))
-        else:
+        elif not isinstance(container, MappingProxyType) or not all(isinstance(item, _PLAIN) for _, item in read):
             self._is_plain = False
         return read
 
@@ -136,25 +142,31 @@ class Scan:
                 if tensor is not None:
                     into[f"{path}{name}"] = tensor
                     self._of_tensor(tensor, f"{path}{name}")
-        for name, value in self._read(own):
+        # One that is compiled has the module inside, and else what `torch.compile` keeps.
+        for name, value in self._read(own) if type(module).__name__ != "OptimizedModule" else ():
             if name not in self._own and not isinstance(value, _PLAIN):
                 self._attribute(value, f"{path}{name}")
         for name, value in self._of_class(type(module)):
-            if not any(name in known for known in (own, module._parameters, module._buffers, module._modules)):
-                self._attribute(value, f"{path}{name}")
+            # A name of its own: `forward` may set an attribute of that name.
+            self._attribute(value, f"{path}__class__.{name}")
         for name, part in self._read(module._modules):
             if part is not None:
                 self._walk(part, f"{path}{name}.", parameters, buffers)
 
     def _of_class(self, own: type) -> list[tuple[str, Any]]:
-        """The tensors, arrays and modules that a class has, or one that it inherits from."""
+        """The tensors, arrays and modules that a class has, or one that it inherits from, also in its dicts, lists and tuples."""
         if own not in self._classes:
-            above = own.__mro__[: own.__mro__.index(self._module)]
-            found = {name: (base, value) for base in reversed(above) for name, value in vars(base).items()}
-            held = [(base, name, value) for name, (base, value) in found.items() if self._holds_values(value)]
-            self.of_classes += held
-            self._classes[own] = [(name, value) for _, name, value in held]
+            found: dict[str, Any] = {}
+            for base in reversed(own.__mro__[: own.__mro__.index(self._module)]):
+                held = vars(base)
+                self.of_classes.append((base, [*held.values()]))
+                found.update(held)
+            self._classes[own] = [(name, value) for name, value in found.items() if self._is_of_class(value)]
         return self._classes[own]
+
+    def _is_of_class(self, value: Any) -> bool:
+        items = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else [value]
+        return any(has_tensors(item) if isinstance(item, self._module) else self._holds_values(item) for item in items)
 
     def _holds_values(self, value: Any) -> bool:
         return is_tensor(value) or is_array(value) or isinstance(value, self._module)
@@ -163,11 +175,14 @@ class Scan:
         """What code has set on a tensor as an attribute, such as the scale of a weight. Those of a class that holds its values in other
         tensors are known by :func:`unwrap`."""
         own = getattr(tensor, "__dict__", None)
-        if not own or hasattr(type(tensor), "__tensor_flatten__"):
+        if own is None or hasattr(type(tensor), "__tensor_flatten__"):
             return
         # Methods and functions are for who loads or trains it.
-        kept = [(name, item) for name, item in self._read(own) if not isinstance(item, (FunctionType, *_METHODS))]
-        self._items(tensor, ((f"{path}.{name}", item) for name, item in kept))
+        kept = [(name, item) for name, item in self._read(own) if not isinstance(item, (*_PLAIN, FunctionType, *_METHODS))]
+        if kept:
+            before = {*self.attributes}
+            self._items(tensor, ((f"{path}.{name}", item) for name, item in kept))
+            self.of_tensors |= self.attributes.keys() - before
 
     def _follow_methods(self) -> None:
         while self._owners:
@@ -194,6 +209,8 @@ class Scan:
         elif isinstance(value, _DICTS):
             named = _named(path, self._read(value))
             self._items(value, (*named, *self._beside(value, path)))
+        elif isinstance(value, UserDict):
+            self._items(value, self._beside(value, path))
         elif isinstance(value, (list, tuple)):
             read = list(value)
             if type(value) is list:
@@ -239,7 +256,7 @@ class Scan:
 
     def _is_walked(self, value: Any) -> bool:
         """Whether a walk finds what is in a value, and all else of it is no part of an identity, as in an attribute."""
-        containers = (self._module, *_DICTS, list, tuple, set, frozenset, deque, functools.partial, FunctionType, SimpleNamespace, *_METHODS)
+        containers = (self._module, *_DICTS, UserDict, list, tuple, set, frozenset, deque, functools.partial, FunctionType, SimpleNamespace, *_METHODS)
         return isinstance(value, containers) or dataclasses.is_dataclass(value)
 
     def _function(self, function: Any, path: str) -> None:
@@ -273,6 +290,11 @@ class Scan:
         for path, item in items:
             if not isinstance(item, _PLAIN):
                 self._attribute(item, path)
+
+
+def has_tensors(module: Any) -> bool:
+    """Whether a module has parameters or buffers."""
+    return next(module.parameters(), None) is not None or next(module.buffers(), None) is not None
 
 
 def _named(path: str, items: Iterable[tuple[Any, Any]]) -> list[tuple[str, Any]]:

@@ -150,14 +150,20 @@ class _Walk:
     tensors: list[Any]
     #: The variables of functions, and what they referred to.
     cells: list[tuple[Any, Any]]
-    #: What classes of modules have.
-    of_classes: list[tuple[type, str, Any]]
+    #: The classes of modules, and what each had.
+    of_classes: list[tuple[type, list[Any]]]
 
     def is_same(self) -> bool:
         """Whether another walk would find the same."""
-        if not self.contents.are_same() or not all(vars(cls).get(name) is own for cls, name, own in self.of_classes):
+        if not self.contents.are_same() or not all(_has_same(cls, held) for cls, held in self.of_classes):
             return False
         return not self.cells or all(is_same_content(cell, held) for cell, held in self.cells)
+
+
+def _has_same(cls: type, held: list[Any]) -> bool:
+    """Whether a class has what it had."""
+    now = vars(cls)
+    return len(now) == len(held) and all(map(operator.is_, now.values(), held))
 
 
 def _checksum(tensor: Any, name: str) -> bytes:
@@ -228,7 +234,7 @@ class Watch:
         self._changed: str | None = None
         self._lock = ProcessLock()
         self._classes = _classes(scan)
-        self._used_parts = scan.used_parts
+        self._used_parts, self._of_tensors = scan.used_parts, scan.of_tensors
         #: Of weights that hold their values in other tensors, which are watched: what else decides their values.
         found, self._texts = flat(scan.all)
         self._attributes = found.keys() - flat(scan.registered)[0].keys()
@@ -290,7 +296,11 @@ class Watch:
         if has_run:
             new = {name for name in changed if name not in known and name not in names}
             self._of_forward |= new
-            changed -= new
+            # Those of a weight, which some classes move elsewhere in their first batch.
+            moved = {name for name in changed if name in names and name in self._of_tensors}
+            if moved:
+                self._set([own for own in self._weights if own.name not in moved])
+            changed -= new | moved
         if changed:
             name = sorted(changed)[0]
             self._fail(name, "was added or removed after it was frozen", is_attribute=name in found and name not in known)
@@ -298,8 +308,11 @@ class Watch:
         if other is not None:
             self._fail(other, "changed after it was frozen, so that rows computed before and after would differ")
         used = scan.used_parts
-        other = next((path for path, name in self._used_parts.items() if used.get(path) != name), None)
-        if other is not None:
+        others = [path for path, name in self._used_parts.items() if used.get(path) != name]
+        if has_run:
+            # `forward` keeps one of its own for later.
+            self._used_parts = {path: name for path, name in self._used_parts.items() if path not in others}
+        for other in [] if has_run else others[:1]:
             self._changed = f"`{other}`: uses another part of the module than when it was frozen, `{self._used_parts[other]}`; {_REMEDY}"
             self._check_known()
         classes = _classes(scan)

@@ -9,7 +9,7 @@ from ..errors import InvalidWeightsError
 from ..schema.types import SIZES
 from ..tensors.memory import dtype_name, plain
 from .arrays import as_tensor
-from .unsaved import Scan
+from .unsaved import Scan, has_tensors
 from .wrappers import unwrap
 
 #: The names that libtorch's bindings in Rust give to types that tcx does not store.
@@ -122,7 +122,8 @@ def refuse(scan: Scan, allows_gradients: bool) -> None:
     Raises:
         InvalidWeightsError: if it is in training mode, or a parameter tracks gradients.
     """
-    training = next((name for name, part in scan.modules if part.training), None)
+    # An activation of a class is not reached by `eval`, and is the same in both modes.
+    training = next((name for name, part in scan.modules if part.training and ("__class__." not in name or has_tensors(part))), None)
     if training is not None:
         part = f"its part `{training}` is" if training else "it is"
         raise InvalidWeightsError(

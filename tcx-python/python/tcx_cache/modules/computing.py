@@ -98,7 +98,7 @@ class Computing:
         """Whether the next whole batch may be passed on without a copy: batches were computed, `forward` was not seen to write into an input, and no
         sample is computed again. Some batches get copies all the same, which :meth:`computed_whole` compares: the first two, the 4th, the 8th and so on."""
         is_compared = self._whole & (self._whole + 1) == 0
-        is_known = self.checks.is_independent and not self.recheck and self._has_shown_gradients
+        is_known = self.checks.is_independent and not self.recheck and (self._has_shown_gradients or self._needs_inference)
         return is_known and not self._writes_inputs and not is_compared
 
     def computed_whole(self, passed: Inputs, used: Inputs) -> None:
@@ -170,7 +170,9 @@ class Computing:
 
     def _compute_outside_inference(self, inputs: Inputs) -> tuple[Any] | None:
         """The output, computed outside of the mode of inference; `None` if that cannot be, as by a module that was made in it."""
-        if self._needs_inference or any(weight.is_inference() for _, _, weight in _weights(self.module)):
+        if not self._needs_inference and any(weight.is_inference() for _, _, weight in _weights(self.module)):
+            self._needs_inference = True
+        if self._needs_inference:
             return None
         with torch.inference_mode(False), torch.enable_grad():
             try:

@@ -114,11 +114,11 @@ class _Ahead(Iterator[tuple["list[Id]", Batch]]):
         if found is _END or isinstance(found, BaseException):
             # For a caller that asks again.
             self._reader.put_end()
-            raise self._end() if found is _END else found
+            raise found if isinstance(found, BaseException) else self._end()
         ids, sent = found
         return ids, sent.take()
 
-    def _end(self) -> Exception:
+    def _end(self) -> BaseException:
         if self._reader.is_cut_short:
             return Error("an epoch is read while its process ends, so the rest of its batches is not read: let the main thread wait for the loop")
         return StopIteration()

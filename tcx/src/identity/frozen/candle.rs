@@ -99,7 +99,8 @@ impl Source {
                 "weight `{name}`: another part of the network has it in another dtype, or on another device"
             );
         }
-        Ok(tensor)
+        // What is computed with it tracks no gradients.
+        Ok(if is_variable { tensor } else { tensor.detach() })
     }
 
     fn taken(&self) -> MutexGuard<'_, BTreeMap<String, Tensor>> {
@@ -107,7 +108,7 @@ impl Source {
     }
 }
 
-/// Whether this is the running variance that `candle_nn::batch_norm` asks for. `BatchNorm` keeps a `Var`: of a tensor that is none it makes a
+/// Whether this is the running variance that `candle_nn::batch_norm` asks for. `BatchNorm` keeps a `Var`: of another tensor it makes a
 /// copy, which is not watched; of one that is a variable it keeps that. Training changes both running statistics, so one is enough.
 fn is_running_variance(name: &str, init: Init) -> bool {
     name.rsplit('.').next() == Some("running_var") && matches!(init, Init::Const(initial) if initial == 1.)
