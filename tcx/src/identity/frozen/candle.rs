@@ -61,7 +61,9 @@ impl<M> Frozen<M> {
             unusable(file, "does not fit the network, or building the network failed").with_source(error)
         })?;
         let mut taken = source.taken.into_inner().unwrap_or_else(PoisonError::into_inner);
-        taken.values_mut().for_each(|tensor| *tensor = tensor.detach());
+        for tensor in taken.values_mut() {
+            *tensor = tensor.detach();
+        }
         if taken.is_empty() {
             let message =
                 "the network asks for none of its weights, so its identity would not depend on them";
@@ -111,7 +113,7 @@ impl Source {
 /// Whether this is the running variance that `candle_nn::batch_norm` asks for. `BatchNorm` keeps a `Var`: of another tensor it makes a
 /// copy, which is not watched; of one that is a variable it keeps that. Training changes both running statistics, so one is enough.
 fn is_running_variance(name: &str, init: Init) -> bool {
-    name.rsplit('.').next() == Some("running_var") && matches!(init, Init::Const(initial) if initial == 1.)
+    name.rsplit('.').next() == Some("running_var") && matches!(init, Init::Const(1.))
 }
 
 /// A reference, so that the builder cannot be kept: its lifetime ends when the network is built.
