@@ -29,8 +29,8 @@ const STEPS: usize = 300;
 /// 6932, a copy was made while a segment had strayed, and came in the place of the module later. In 7970, an older copy came between the
 /// segments of replaced rows and the change that commits them. In 870,011,892, merged changes strayed to an older copy without the changes. In
 /// 870,015,881, a thread had found the module to be gone when another created a change.
-const FAILED: [u64; 10] =
-    [72, 172, 3616, 6932, 7970, 870_011_892, 870_015_881, 906_001_869, 910_025_785, 920_021_896];
+const FAILED: [u64; 11] =
+    [72, 172, 3616, 6932, 7970, 870_011_892, 870_015_881, 906_001_869, 910_025_785, 920_021_896, 931_001_671];
 
 /// Simulations beside each other. Each takes turns between threads, and leaves processors idle.
 const WORKERS: usize = 4;

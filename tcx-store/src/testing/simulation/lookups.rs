@@ -68,7 +68,8 @@ pub(super) fn look_up(process: &Process, request: Request) {
         }
     }
     pending.judge_all(process);
-    watch.excuse(process, &mut pending.glance);
+    let session = pending.session.clone();
+    watch.excuse(process, &session, &mut pending.glance);
     if is_kept || pending.lookup.missing() > 0 {
         process.push(pending);
     }
@@ -98,8 +99,10 @@ impl Watch {
     }
 
     /// What is not sure is not held against the lookup.
-    pub(super) fn excuse(&self, process: &Process, glance: &mut Glance) {
-        if self.is_unread(process) {
+    pub(super) fn excuse(&self, process: &Process, session: &Session, glance: &mut Glance) {
+        // A listing reads such a change again only once its doubt is over.
+        let is_still_unread = || session.store.core.live().changes.unread_after(0).is_some();
+        if self.is_unread(process) || !session.store.is_inherited() && is_still_unread() {
             // It may commit the row that takes the place of a missing one: nothing that is computed outlives it.
             glance.unsettle();
         }

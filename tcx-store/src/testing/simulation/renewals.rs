@@ -85,6 +85,6 @@ pub(super) fn reject(process: &Process, pending: usize, positions: usize, is_fre
         own.glance = glance;
         own.judge_all(process);
     }
-    watch.excuse(process, &mut own.glance);
+    watch.excuse(process, &session, &mut own.glance);
     process.push(own);
 }
