@@ -340,6 +340,7 @@ def test_whole_batches_of_a_module_of_the_mode_of_inference_are_passed_on(direct
             cached(torch.ones(2, 4), ids=[2 * number, 2 * number + 1])
     assert cached._computing._needs_inference
     assert not cached._computing._has_shown_gradients
+    assert cached._computing.leaves_inputs
 
 
 @pytest.mark.parametrize("held", [MappingProxyType({"kind": "relu"}), UserDict(kind="relu")])
