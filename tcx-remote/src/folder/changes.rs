@@ -216,8 +216,8 @@ impl Inner {
         // Change 0 begins another history. What is created in none that is known could not be taken back.
         let origin = match origin {
             _ if name == change(0) => None,
-            Some(origin) => Some(origin),
-            None => Some(self.origin()?),
+            Some(origin) => Some(self.origin_before(name, origin)?),
+            None => Some(self.origin_before(name, self.origin()?)?),
         };
         // While a removal of a change may still come, none of its number counts.
         self.compare_created()?;
@@ -275,6 +275,21 @@ impl Inner {
         })?;
         let gone = "change 0 was not found a moment ago: the module may have been removed";
         origin.ok_or_else(|| io::Error::new(ErrorKind::NotFound, gone))
+    }
+
+    /// The part of a history that comes before this change. This process may have received another change of this number, and newer ones, before
+    /// it has drafted its own; they say nothing of what it goes by.
+    fn origin_before(&self, name: &str, origin: String) -> io::Result<String> {
+        let (Some(Kind::Change(number)), Some((zero, newest))) = (kind(name), origin.split_once('-')) else {
+            return Ok(origin);
+        };
+        let newest = newest.split('-').next().and_then(|newest| newest.parse::<u64>().ok());
+        if newest.is_none_or(|newest| newest < number) {
+            return Ok(origin);
+        }
+        let before = number.saturating_sub(1);
+        let nonce = self.known(&change(before))?.map(|known| u128::from_le_bytes(known.nonce));
+        Ok(format!("{zero}-{before}-{}", nonce.map_or_else(String::new, |nonce| format!("{nonce:032x}"))))
     }
 
     /// Whether the store has the module of this history now.

@@ -193,6 +193,20 @@ fn a_change_that_the_next_module_may_go_by_stays() {
     folder.0.state(|state| assert!(state.strays.is_empty())).unwrap();
 }
 
+/// The engine has not adopted the last change that this process has received, because it could not read the one after it.
+#[test]
+fn a_change_is_taken_back_though_another_one_of_its_number_is_known() {
+    for known in [&[0, 1, 2][..], &[0, 1, 2, 3], &[0, 2]] {
+        let server = Server::start();
+        invalidate(&server, 3);
+        let (_tier, folder) = folder(&server, known);
+        folder.0.probe().unwrap();
+        (0..=3).for_each(|number| server.remove(&key(&change(number))));
+        folder.create_if_absent(&change(2), b"a tombstone").unwrap_err();
+        assert!(!has(&server, &change(2)), "{known:?}");
+    }
+}
+
 #[test]
 fn no_change_is_created_once_change_0_was_found_to_be_gone() {
     let server = Server::start();

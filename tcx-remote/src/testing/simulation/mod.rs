@@ -28,9 +28,26 @@ const STEPS: usize = 300;
 /// kept every process from writing. In the others, the user has to remove what has strayed: in 3616, the process of such a change has ended; in
 /// 6932, a copy was made while a segment had strayed, and came in the place of the module later. In 7970, an older copy came between the
 /// segments of replaced rows and the change that commits them. In 870,011,892, merged changes strayed to an older copy without the changes. In
-/// 870,015,881, a thread had found the module to be gone when another created a change.
-const FAILED: [u64; 11] =
-    [72, 172, 3616, 6932, 7970, 870_011_892, 870_015_881, 906_001_869, 910_025_785, 920_021_896, 931_001_671];
+/// 870,015,881, a thread had found the module to be gone when another created a change. In 940,005,640, rows were sealed on a machine after a
+/// change that the copy of the module that had come in its place does not have: they wait there.
+/// In 940,014,896, a version to come gave its change a number before the newest merged changes. In 940,021,078, a process had received another
+/// change of the number that it gave to its own.
+const FAILED: [u64; 14] = [
+    72,
+    172,
+    3616,
+    6932,
+    7970,
+    870_011_892,
+    870_015_881,
+    906_001_869,
+    910_025_785,
+    920_021_896,
+    931_001_671,
+    940_005_640,
+    940_014_896,
+    940_021_078,
+];
 
 /// Simulations beside each other. Each takes turns between threads, and leaves processors idle.
 const WORKERS: usize = 4;

@@ -22,6 +22,7 @@ mod folder;
 mod history;
 #[cfg(test)]
 mod interleavings;
+mod kept;
 mod lookups;
 mod memory;
 pub mod objects;

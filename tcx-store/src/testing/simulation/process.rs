@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::doubt::Doubt;
 use super::folder::Folder;
+use super::kept::Kept;
 use super::objects::Outages;
 use super::operation::HANDLES;
 use super::oracle::{Glance, Oracle};
@@ -15,7 +16,6 @@ use super::site::Site;
 use super::stamps::Stamps;
 use super::strays::Strays;
 use crate::storage::Storage;
-use crate::sys::bytes::Random;
 use crate::write::seal_queue::SealQueue;
 use crate::{ColumnType, DType, Identity, KeyType, Lookup, Losses, Options, RecomputeSession};
 use crate::{Spec, StampType, Store};
@@ -35,16 +35,6 @@ pub(super) struct World {
     kept: Mutex<Vec<Kept>>,
     /// What has strayed in the object store.
     pub(super) strays: Strays,
-}
-
-/// Rows of a session that are durable on a machine.
-#[derive(Debug)]
-pub(super) struct Kept {
-    pub(super) machine: usize,
-    pub(super) session: usize,
-    pub(super) rows: Vec<usize>,
-    /// Of the module that was in place then.
-    pub(super) instance: Option<Random>,
 }
 
 impl World {
@@ -252,8 +242,9 @@ impl Process {
     pub(super) fn keeps(&self, session: &Session, rows: &[usize]) {
         if let Some(machine) = self.site.machine() {
             let instance = self.world.folder.instance();
+            let changes = session.store.core.live().changes.clone();
             let (session, rows) = (session.number(), rows.to_vec());
-            self.world.kept().push(Kept { machine, session, rows, instance });
+            self.world.kept().push(Kept { machine, session, rows, instance, changes });
         }
     }
 

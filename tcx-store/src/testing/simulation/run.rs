@@ -9,8 +9,9 @@ use super::actor::Actor;
 use super::chance::Chance;
 use super::folder::Folder;
 use super::history::Matcher;
+use super::kept::Kept;
 use super::operation::{KEYS, Operation, VIEWS};
-use super::process::{Habits, Kept, Process, World};
+use super::process::{Habits, Process, World};
 use super::renewals::Judging;
 use super::schedule::{Clock, Fault, Started, Tasks, Until, in_process};
 use super::site::{Fleet, Site};
@@ -299,11 +300,8 @@ impl Simulation {
         let is_settled = self.processes[process].has_sealed();
         if is_settled {
             let kept: Vec<_> = self.world.kept().extract_if(.., |kept| kept.machine == machine).collect();
-            // What was to be sent to a module that was removed is let go of, and so is what was sealed since.
-            let there = self.world.folder.instance();
-            for Kept { session, rows, .. } in
-                kept.into_iter().filter(|kept| kept.instance.is_some() && kept.instance == there)
-            {
+            let arrived = kept.into_iter().filter(|kept| kept.is_of(&self.world.folder));
+            for Kept { session, rows, .. } in arrived {
                 self.world.oracle().arrived(&rows, session);
             }
         }

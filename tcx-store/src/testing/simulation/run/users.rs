@@ -86,14 +86,25 @@ impl Simulation {
 
     /// A program of a version to come invalidates everything.
     pub(in super::super) fn invalidate_all(&self) {
-        let changes = self.world.folder.names("change-");
-        let name = |number: usize| format!("change-{number:020}");
-        let free = (0..=changes.len()).find(|number| !changes.contains(&name(*number)));
-        let Some(number @ 1..) = free else { return };
+        let Some(number) = self.next_change() else { return };
         self.world.note(|| format!("change {number} of a version to come"));
         let mut oracle = self.world.oracle();
         let invalidation = oracle.invalidate(None, Matcher::All);
-        self.world.folder.put(&name(number), &of_a_version_to_come());
+        self.world.folder.put(&FileName::Change(number).to_string(), &of_a_version_to_come());
         oracle.invalidated(invalidation);
+    }
+
+    /// The number of the change to come. There is none while there is no change 0, and while a change is missing that was not merged: nothing
+    /// is invalidated in an incomplete copy.
+    fn next_change(&self) -> Option<u64> {
+        let numbers = |prefix| {
+            let names = self.world.folder.names(prefix).into_iter();
+            names.filter_map(move |name| name.strip_prefix(prefix)?.parse::<u64>().ok())
+        };
+        let changes: Vec<u64> = numbers("change-").collect();
+        let merged = numbers("merged-").max();
+        let next = changes.iter().copied().chain(merged).max()? + 1;
+        let is_whole = (merged.map_or(0, |merged| merged + 1)..next).all(|number| changes.contains(&number));
+        (is_whole && changes.contains(&0)).then_some(next)
     }
 }
