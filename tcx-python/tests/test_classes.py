@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections import OrderedDict, UserDict, defaultdict
+from collections import OrderedDict, UserDict, defaultdict, namedtuple
 from typing import Generic, NamedTuple, TypeVar
 
 import pytest
@@ -193,6 +193,138 @@ def test_mappings_of_other_classes_are_made_of_their_parts_or_refused():
     ]:
         with pytest.raises(tcx.InvalidBatchError, match=message):
             cached(batch, ids=["d", "e", "f"])
+
+
+def with_scale(base):
+    """A class with an attribute that decides the output, and has a default."""
+
+    class Batch(base):
+        def __init__(self, items, scale=1.0):
+            super().__init__(items)
+            self.scale = scale
+
+    return Batch
+
+
+class Numbered(Fields):
+    def scaled(self, scale):
+        self.scale = scale
+        return self
+
+
+class Slots(dict):
+    __slots__ = ("scale",)
+
+    def __init__(self, items, scale=1.0):
+        super().__init__(items)
+        self.scale = scale
+
+
+@dataclasses.dataclass
+class Fielded(list):
+    x: torch.Tensor
+
+    @classmethod
+    def of(cls, x):
+        own = cls(x)
+        own.append(x)
+        return own
+
+
+class Scaling(torch.nn.Module):
+    def forward(self, batch):
+        x = batch["x"] if hasattr(batch, "keys") else batch.x if hasattr(batch, "x") else batch[0]
+        return torch.as_tensor(x) * getattr(batch, "scale", 1.0)
+
+
+THREES = torch.full((2, 2), 3.0)
+OF_MAPPING = "whose attribute `scale` is not the same when it is made of the parts of some samples, .*: pass a dict, .*`__tcx_select__"
+
+
+@pytest.mark.parametrize(
+    "batch, message",
+    [
+        (with_scale(dict)({"x": torch.ones(2, 2)}, 3.0), OF_MAPPING),
+        (with_scale(UserDict)({"x": torch.ones(2, 2)}, 3.0), OF_MAPPING),
+        (with_scale(OrderedDict)({"x": torch.ones(2, 2)}, THREES), OF_MAPPING),
+        (Slots({"x": torch.ones(2, 2)}, 3.0), OF_MAPPING),
+        ({"b": with_scale(dict)({"x": torch.ones(2, 2)}, [1])}, r"argument 0\['b'\] is Batch, " + OF_MAPPING),
+        (with_scale(list)([torch.ones(2, 2)], 3.0), r"becomes a plain list where samples are selected, .*: pass `list\(…\)`, or give"),
+        (with_scale(list)(["a", "b"], 3.0), r"becomes a plain list"),
+        (tcx.per_sample(with_scale(list)([1.0, 2.0], 3.0)), r"becomes a plain list"),
+        (tcx.parts(with_scale(list)([torch.ones(2, 2), torch.ones(2, 2)], 3.0)), r"becomes a plain list"),
+        (tcx.parts(Fields(torch.ones(2, 2))), r"argument 0 is Fields, which becomes a plain tuple"),
+        (torch.linalg.svd(torch.ones(2, 2, 2)), r"argument 0 is linalg_svd, which becomes a plain tuple where samples are selected, .*: pass `tuple\(…\)`"),
+        (Numbered(torch.ones(2, 2)).scaled(3.0), "argument 0 is Numbered, whose attribute `scale` is no field, so it would be lost"),
+        ([Numbered(torch.ones(2, 2)).scaled(3.0)] * 2, r"argument 0\[0\] is Numbered, whose attribute `scale` is no field"),
+        ([with_scale(list)([torch.ones(2, 2)])] * 2, r"argument 0\[0\] is Batch, which becomes a plain list"),
+        (Fielded.of(torch.ones(2, 2)), "argument 0 is Fielded, which becomes a plain list"),
+    ],
+)
+def test_an_input_whose_class_has_more_than_its_items_is_refused(batch, message):
+    cached = tcx.cached(Scaling().eval(), None, id="scaling_v1", outputs=tcx.f32[2])
+    with pytest.raises(tcx.InvalidBatchError, match=message):
+        cached(batch, ids=["a", "b"])
+
+
+class Encoding(UserDict):
+    """As the one of transformers, which keeps the words of the whole batch."""
+
+    def __init__(self, data, encoding=None):
+        super().__init__(data)
+        self._encodings = encoding
+
+    def __getattr__(self, name):
+        if name not in self.data:
+            raise AttributeError(name)
+        return self.data[name]
+
+
+class OfTransformers(Encoding):
+    """One that a program derives."""
+
+
+class Outputs(OrderedDict):
+    """As a ModelOutput of transformers, whose items are attributes too."""
+
+    def __init__(self, items):
+        super().__init__(items)
+        for name, item in items.items():
+            setattr(self, name, item)
+        self.pooled, self.settings = None, {}
+
+
+class Labelled(NamedTuple):
+    x: torch.Tensor
+    label: list
+
+
+Encoding.__module__ = "transformers.tokenization_utils_base"
+Plain = namedtuple("Plain", "x")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: OrderedDict(x=x),
+        lambda x: UserDict(x=x),
+        lambda x: with_scale(dict)({"x": x}),
+        lambda x: with_scale(UserDict)({"x": x}),
+        lambda x: Encoding({"x": x}, [object() for _ in x]),
+        lambda x: OfTransformers({"x": x}, [object() for _ in x]),
+        lambda x: Outputs({"x": x}),
+        Plain,
+        Fields,
+        lambda x: Labelled(x, ["text"] * len(x)),
+    ],
+)
+def test_an_input_whose_class_has_nothing_else_gives_the_selected_samples_their_rows(make):
+    cached = tcx.cached(Scaling().eval(), None, id="scaling_v1", outputs=tcx.f32[2])
+    first, second = torch.randn(2, 2), torch.randn(3, 2)
+    assert torch.equal(cached(make(first), ids=["a", "b"]), first)
+    # Of the second batch, the samples in the middle and at the end are missing.
+    found = cached(make(second), ids=["b", "c", "d"])
+    assert torch.equal(found, torch.stack([first[1], second[1], second[2]]))
 
 
 @dataclasses.dataclass

@@ -12,8 +12,8 @@ import torch
 from conftest import frozen
 
 import tcx_cache as tcx
+from tcx_cache.identity.known import Known
 from tcx_cache.identity.unsaved import Scan, is_same_content
-from tcx_cache.identity.watch import Known
 
 PAIR = numpy.dtype([("scale", "f4"), ("name", "U4")], align=True)
 PADDED = numpy.dtype({"names": ["small", "large"], "formats": ["u1", "f8"], "offsets": [0, 8], "itemsize": 16})

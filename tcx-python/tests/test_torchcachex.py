@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import copy
 import json
 import pickle
@@ -10,7 +11,7 @@ import pytest
 import torch
 
 import tcx_cache as tcx
-from tcx_cache.torchcachex import ArrowIPCCacheBackend, CacheModuleDecorator, TrainableError, import_directory
+from tcx_cache.torchcachex import ArrowIPCCacheBackend, CacheModuleDecorator, TrainableError, import_directory, importer
 
 pa = pytest.importorskip("pyarrow")
 
@@ -45,6 +46,28 @@ def test_ids_come_by_keyword_in_the_batch_or_by_a_function(backend):
     assert sum(module.computed) == computed
     with pytest.raises(tcx.InvalidBatchError, match="the batch has no ids"):
         cached(x)
+
+
+@pytest.mark.parametrize("ids", [lambda own: own, tuple, torch.tensor, lambda own: [f"{number}" for number in own]])
+@pytest.mark.parametrize("kind", [dict, collections.OrderedDict])
+def test_ids_in_the_batch_are_passed_to_the_module_for_its_samples(backend, ids, kind):
+    seen = []
+
+    class Seeing(Doubled):
+        def forward(self, batch):
+            seen.append(batch)
+            return super().forward(batch)
+
+    cached = CacheModuleDecorator(Seeing(), backend)
+    x = torch.randn(3, 4)
+    first, second = kind(x=x, cache_ids=ids([1, 2, 3])), kind(x=x, cache_ids=ids([3, 4, 5]))
+    assert torch.equal(cached(first), 2 * x) and list(seen[0]["cache_ids"]) == list(ids([1, 2, 3]))
+    seen.clear()
+    assert torch.equal(cached(second), torch.cat([2 * x[2:], 2 * x[1:]]))
+    (own,) = seen
+    # As it would be without the cache, but of the missing samples.
+    assert type(own) is kind and type(own["cache_ids"]) is type(first["cache_ids"]) and list(own["cache_ids"]) == list(ids([4, 5]))
+    assert list(second["cache_ids"]) == list(ids([3, 4, 5]))
 
 
 def test_another_module_that_is_assigned_reads_no_rows_of_the_one_before(backend):
@@ -157,6 +180,73 @@ def test_an_existing_directory_is_imported_by_key(tmp_path, directory):
         for key, value in values.items():
             assert torch.equal(table.stored([key])[0], value)
         assert import_directory(old, table).stored == 0
+
+
+@pytest.fixture
+def events(monkeypatch):
+    """What an import does: the rows that it reads and those that it stores."""
+    happened = []
+
+    def read(table, data, shape, number, dtype, own=importer._tensor):
+        happened.append("read")
+        return own(table, data, shape, number, dtype)
+
+    def put(self, ids, values, own=tcx.Table.put):
+        happened.extend(["store"] * len(ids))
+        return own(self, ids, values)
+
+    monkeypatch.setattr(importer, "_tensor", read)
+    monkeypatch.setattr(tcx.Table, "put", put)
+    return happened
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_import_holds_the_rows_of_one_batch_and_reads_no_replaced_ones(tmp_path, cache, events, stream):
+    old = tmp_path / "old" / "m_v1"
+    # The ids of each segment are those of the one before, and two new ones.
+    for number in range(4):
+        rows = [row(f"m_v1:{own}", **{"": torch.tensor([float(number), float(own)])}) for own in range(2 * number + 2)]
+        write(old, rows, "tensor", name=f"segment_00000{number}.arrow", stream=stream)
+    table = cache.table("m_v1", outputs=tcx.f32[2], ids=int)
+    assert import_directory(old, table, batch_size=3) == tcx.torchcachex.Imported(20, 8)
+    assert torch.equal(table.stored(range(8)), torch.tensor([[3.0, own] for own in range(8)]))
+    assert events == [*["read"] * 3, *["store"] * 3, *["read"] * 3, *["store"] * 3, *["read"] * 2, *["store"] * 2]
+
+
+def test_an_import_stores_rows_before_it_reads_the_next_segment(tmp_path, cache, events):
+    old = tmp_path / "old" / "m_v1"
+    for number in range(3):
+        write(old, [row(f"m_v1:{number}{own}", **{"": torch.ones(1)}) for own in range(2)], "tensor", name=f"segment_00000{number}.arrow")
+    assert import_directory(old, cache.table("m_v1"), batch_size=2).stored == 6
+    assert events == ["read", "read", "store", "store"] * 3
+
+
+@pytest.mark.parametrize(
+    "damage, error",
+    [
+        (lambda path: path.write_bytes(path.read_bytes()[:-20]), tcx.CorruptError),
+        (lambda path: write(path.parent.parent, [one(key=5)], "tensor", name=path.name), tcx.CorruptError),
+        (lambda path: write(path.parent.parent, [{"key": "x", "data": [1.0]}], "tensor", name=path.name), tcx.CorruptError),
+        (lambda path: write(path.parent.parent, [{"key": "x", "a_data": [1.0]}], "tensor", name=path.name), tcx.CorruptError),
+        (lambda path: write(path.parent.parent, [{"data": [1.0], "shape": [1]}], "tensor", name=path.name), tcx.CorruptError),
+        (lambda path: write(path.parent.parent, [{"key": "x", "blob": b""}], "tensor", name=path.name), tcx.InvalidOutputError),
+        (lambda path: write(path.parent.parent, [one(key="m_v1:abc")], "tensor", name=path.name), tcx.InvalidBatchError),
+    ],
+)
+def test_an_import_that_is_refused_has_stored_nothing(tmp_path, cache, events, damage, error):
+    old = tmp_path / "old" / "m_v1"
+    for number in range(2):
+        write(old, [row(f"m_v1:{own}", **{"": torch.ones(2)}) for own in range(4)], "tensor", name=f"segment_00000{number}.arrow")
+    damage(old / "segments" / "segment_000001.arrow")
+    with pytest.raises(error):
+        import_directory(old, cache.table("m_v1", outputs=tcx.f32[2], ids=int), batch_size=1)
+    assert "store" not in events
+
+
+def test_a_batch_size_of_an_import_that_is_no_positive_integer_is_refused(tmp_path, cache):
+    write(tmp_path / "m_v1", [one()], "tensor")
+    with pytest.raises(tcx.InvalidBatchError, match="batch_size: expected a positive integer, found 0"):
+        import_directory(tmp_path / "m_v1", cache.table("m_v1"), batch_size=0)
 
 
 def test_dicts_tuples_and_bf16_are_imported(tmp_path, directory):

@@ -10,8 +10,8 @@ import torch
 from conftest import frozen
 
 import tcx_cache as tcx
+from tcx_cache.identity.known import Known
 from tcx_cache.identity.unsaved import Scan
-from tcx_cache.identity.watch import Known
 
 ONES = torch.ones(1, 4)
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import tcx_cache as tcx
+from tcx_cache.engine.columns import Target
 
 
 @pytest.fixture
@@ -58,3 +59,40 @@ def test_without_tqdm_nothing_is_shown(directory, linear, monkeypatch, capfd):
     with tcx.cached(linear, directory, id="linear_v1") as cached:
         assert cached.warm(iter(range(10)), load) == tcx.WarmReport(10, 10)
     assert capfd.readouterr() == ("", "")
+
+
+WARMS = {
+    "table": lambda cached, table: table.warm(range(10), lambda missing: load(missing)[:, :2], batch_size=4, progress=False),
+    "module": lambda cached, table: cached.warm(range(10), load, batch_size=4, progress=False),
+    "sharded": lambda cached, table: cached.warm_sharded(range(10), load, rank=tcx.Rank(0, 1), batch_size=4, progress=False),
+    "shared": lambda cached, table: cached.warm_shared(range(10), load, batch_size=4),
+    "workers": lambda cached, table: cached.warm_shared(range(10), load, batch_size=4, workers=2),
+}
+
+
+@pytest.mark.parametrize("how", WARMS)
+@pytest.mark.parametrize("outputs", [None, tcx.f32[2]])
+def test_rows_are_not_read_while_a_cache_is_warmed(directory, linear, monkeypatch, how, outputs):
+    reads = []
+
+    def read(self, rows, own=Target.read):
+        reads.append(len(rows))
+        return own(self, rows)
+
+    monkeypatch.setattr(Target, "read", read)
+    with tcx.cached(linear, directory, id="linear_v1", outputs=outputs) as cached, tcx.Cache(directory).table("t_v1", outputs=outputs, ids=int) as table:
+        WARMS[how](cached, table)
+        assert reads == []
+        if how == "table":
+            assert torch.equal(table.stored(range(10)), load(range(10))[:, :2])
+        else:
+            assert torch.allclose(cached.fetch(range(10)), linear(load(range(10))))
+        assert reads == [10]
+
+
+def test_a_warm_up_without_a_function_names_a_missing_sample(directory, linear):
+    with tcx.cached(linear, directory, id="linear_v1") as cached, tcx.Cache(directory).table("t_v1", outputs=float, ids=int) as table:
+        table.put([0], [1.0])
+        for own in (cached, table):
+            with pytest.raises(tcx.InvalidBatchError, match="1 samples are missing, one of them with id 7"):
+                own.warm([7], None, progress=False)

@@ -255,3 +255,93 @@ def test_a_write_to_weights_in_channels_last_is_noticed_by_the_next_batch():
     with pytest.raises(tcx.ModuleViolationError, match="weight `weight`: changed in place"):
         cached(images, ids=["c", "d"])
     network.weight.data.copy_(before)
+
+
+class Scaled(torch.nn.Module):
+    """Has a number that only its `state_dict` shows."""
+
+    def __init__(self, scale=1.0, size=1):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4, bias=False)
+        torch.nn.init.ones_(self.layer.weight)
+        self.scale, self.size, self.asked = scale, size, 0
+
+    def get_extra_state(self):
+        self.asked += 1
+        return torch.full((self.size,), self.scale)
+
+    def set_extra_state(self, state):
+        self.scale = float(state[0])
+
+    def forward(self, x):
+        return self.layer(x) * self.scale
+
+
+def load_scale(network, scale):
+    network.load_state_dict({**network.state_dict(), "_extra_state": torch.full((network.size,), scale)})
+
+
+ENTRY = "`state_dict` entry `_extra_state`: changed after it was frozen, so that rows computed before and after would differ"
+
+
+def test_an_entry_of_the_state_dict_that_no_weight_holds_is_watched(directory):
+    network = frozen(Scaled())
+    cached = tcx.cached(network, directory, id="m_v1")
+    for number in range(3):
+        images, ids = inputs(4 * number)
+        cached(images, ids=ids)
+    cached.flush()
+    load_scale(network, 1.0)
+    images, ids = inputs(12)
+    cached(images, ids=ids)
+    cached.flush()
+    load_scale(network, 2.0)
+    images, ids = inputs(16)
+    with pytest.raises(tcx.ModuleViolationError, match=ENTRY):
+        cached(images, ids=ids)
+    # That is final.
+    load_scale(network, 1.0)
+    with pytest.raises(tcx.ModuleViolationError, match=ENTRY):
+        cached(images, ids=ids)
+    assert cached.coverage([f"id {number}" for number in range(20)]).missing == ids
+
+
+@pytest.mark.parametrize("size", [1, 1 << 19])
+def test_an_entry_of_the_state_dict_that_changes_later_stops_rows_from_becoming_durable(directory, size):
+    network, options = frozen(Scaled(size=size)), {"id": "m_v1", "outputs": tcx.f32[4], "flush_interval": 3600}
+    cached = tcx.cached(network, directory, **options)
+    images, ids = inputs(0)
+    cached(images, ids=ids)
+    asked = network.asked
+    network.scale = 2.0
+    with pytest.raises(tcx.ModuleViolationError, match=ENTRY):
+        cached.flush()
+    # A large one is looked at before rows become durable only.
+    assert (asked > 2) == (size == 1)
+    assert tcx.cached(frozen(Scaled(size=size)), directory, **options).coverage(ids).missing == ids
+
+
+def test_a_module_whose_state_dict_has_its_weights_only_is_asked_for_it_once(directory, linear):
+    calls = []
+    linear.register_state_dict_pre_hook(lambda *_: calls.append(1))
+    cached = tcx.cached(torch.nn.Sequential(linear, torch.nn.BatchNorm1d(2)).eval().requires_grad_(False), directory, id="m_v1")
+    before = len(calls)
+    for number in range(3):
+        images, ids = inputs(4 * number)
+        cached(images, ids=ids)
+    cached.flush()
+    assert len(calls) == before
+
+
+def test_a_default_dtype_that_is_set_for_a_moment_changes_no_entry_of_the_state_dict(directory):
+    network = frozen(Scaled())
+    cached = tcx.cached(network, directory, id="m_v1", flush_interval=3600)
+    images, ids = inputs(0)
+    cached(images, ids=ids)
+    torch.set_default_dtype(torch.float64)
+    try:
+        cached.flush()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    images, ids = inputs(4)
+    cached(images, ids=ids)

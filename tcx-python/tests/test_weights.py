@@ -16,8 +16,8 @@ from conftest import frozen
 
 import tcx_cache as tcx
 from tcx_cache.identity.arrays import as_tensor
+from tcx_cache.identity.known import Known
 from tcx_cache.identity.unsaved import Scan
-from tcx_cache.identity.watch import Known
 
 
 class Scaled(torch.nn.Module):

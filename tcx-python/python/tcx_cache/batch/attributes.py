@@ -10,9 +10,14 @@ from typing import Any
 
 def unnamed(value: Any, names: Iterable[str]) -> list[str]:
     """What was set on an instance beside these names, sorted; not its cached properties, which follow from the rest."""
+    return sorted(held(value).keys() - {*names})
+
+
+def held(value: Any) -> dict[str, Any]:
+    """What was set on an instance, by its names; not its cached properties."""
     # An instance that `Batch[int](…)` has made knows that type.
-    attributes = {*_vars(value), *(name for name, _ in in_slots(value))} - {"__orig_class__"}
-    return sorted(attributes - {*names} - evaluated(value))
+    left_out = {"__orig_class__", *evaluated(value)}
+    return {name: own for name, own in [*_vars(value).items(), *in_slots(value)] if name not in left_out}
 
 
 def evaluated(value: Any) -> set[str]:

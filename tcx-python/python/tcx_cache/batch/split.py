@@ -15,7 +15,8 @@ from typing import Any, Callable
 
 from ..errors import InvalidBatchError
 from ..tensors.memory import is_array, is_numeric, is_tensor
-from .attributes import evaluated, unnamed
+from .attributes import evaluated
+from .containers import Ambiguous, Refused, check_dataclass, check_named, check_sequence, mapping_of
 
 #: Selects the samples at some positions from a part of the inputs.
 Select = Callable[[Any, "list[int]"], Any]
@@ -72,14 +73,6 @@ def per_sample(items: Any) -> PerSample:
 def parts(items: Any) -> Parts:
     """Says that a list is one of parts with all samples each, where it could also have one item for each sample."""
     return Parts(items)
-
-
-class Refused(Exception):
-    """Why a part cannot be split."""
-
-
-class Ambiguous(Refused):
-    """Why it is not known how a part is split: nothing around it is known either."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +142,7 @@ def _split(value: Any, rows: int, path: str, counted: _Counted) -> Select:
     if isinstance(value, PerSample):
         return _per_sample(value, rows, path, counted)
     if isinstance(value, Parts):
+        check_sequence(value.items, path)
         return _children(value, list(value.items), rows, path, counted, lambda own, items: type(own.items)(items))
     if hasattr(value, "__tcx_select__") and hasattr(value, "__len__"):
         _check_rows(len(value), rows, path)
@@ -156,12 +150,18 @@ def _split(value: Any, rows: int, path: str, counted: _Counted) -> Select:
         return lambda own, positions: own.__tcx_select__(positions)
     if isinstance(value, Mapping):
         return _mapping(value, rows, path, counted)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    # Of one that is a list too, a copy would have all items.
+    if dataclasses.is_dataclass(value) and not isinstance(value, (type, list, tuple)):
         return _dataclass(value, rows, path, counted)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return _children(value, list(value), rows, path, counted, lambda own, items: type(own)._make(items), value._fields)
+        select = _children(value, list(value), rows, path, counted, lambda own, items: type(own)._make(items), value._fields)
+        check_named(value, path)
+        return select
     if isinstance(value, (list, tuple)):
-        return _sequence(value, rows, path, counted)
+        select = _sequence(value, rows, path, counted)
+        # After the items: one that cannot be split is an item as it is, in a list of them.
+        check_sequence(value, path)
+        return select
     raise Refused(_shared(value, path))
 
 
@@ -254,6 +254,7 @@ def _select_rows(value: Any, positions: list[int]) -> Any:
 
 
 def _per_sample(value: PerSample, rows: int, path: str, counted: _Counted) -> Select:
+    check_sequence(value.items, path)
     _check_rows(len(value.items), rows, path)
     counted.parts += 1
     return lambda own, positions: _like(own.items, [own.items[position] for position in positions])
@@ -269,21 +270,9 @@ def _mapping(value: Mapping[Any, Any], rows: int, path: str, counted: _Counted) 
 
     def rebuild(own: Mapping[Any, Any], items: list[Any]) -> Any:
         chosen = dict(zip(own, items))
-        return chosen if type(own) is dict else _mapping_of(type(own), chosen, path)
+        return chosen if type(own) is dict else mapping_of(own, chosen, path)
 
     return _children(value, list(value.values()), rows, path, counted, rebuild, list(value), _values)
-
-
-def _mapping_of(cls: Any, chosen: dict[Any, Any], path: str) -> Any:
-    """A mapping of another class than dict. A BatchEncoding of transformers is made of a dict, as most mappings are."""
-    try:
-        made = cls(chosen)
-        is_same = len(made) == len(chosen) and all(made[name] is item for name, item in chosen.items())
-    except Exception as error:
-        raise InvalidBatchError(f"{path} is {cls.__name__}, which cannot be made of the parts of some samples: {error}; pass a dict") from error
-    if not is_same:
-        raise InvalidBatchError(f"{path} is {cls.__name__}, which changes its parts when it is made, so that the module would get other inputs; pass a dict")
-    return made
 
 
 def _values(value: Mapping[Any, Any]) -> list[Any]:
@@ -307,20 +296,8 @@ def _dataclass(value: Any, rows: int, path: str, counted: _Counted) -> Select:
         return made
 
     select = _children(value, read(value), rows, path, counted, rebuild, names, read)
-    _check_attributes(value, names, path)
+    check_dataclass(value, names, path)
     return select
-
-
-def _check_attributes(value: Any, names: list[str], path: str) -> None:
-    """Refuses a dataclass with attributes beside its fields: they may follow from all samples, and stay as they are where some are selected."""
-    others = unnamed(value, names)
-    if others:
-        name, cls = others[0], type(value).__name__
-        # In a list, it is not one for each sample because of that.
-        raise Ambiguous(
-            f"{path} is {cls}, whose attribute `{name}` is no field, so it would stay that of the whole batch where samples are selected: declare it, as in "
-            f"`{name}: torch.Tensor = field(init=False)`, make it a `functools.cached_property`, or give {cls} a method `__tcx_select__(positions)` and `__len__`"
-        )
 
 
 def _children(

@@ -55,11 +55,18 @@ def _is_of_64_bits(ids: Any) -> bool:
     return ids.ndim == 1 and str(ids.dtype) == "torch.int64"
 
 
-def _of_vector(ids: Any) -> list[Any]:
-    """The elements of a tensor or an array."""
+def is_vector(ids: Any) -> bool:
+    """Whether ids are a tensor or an array whose elements are the ids: `tolist` is much faster than reading them one by one."""
+    if not is_numeric(ids):
+        return False
     # Those of an array of byte strings have lost their last zeros.
     kind = getattr(ids.dtype, "kind", None) or ("f" if ids.is_floating_point() or ids.is_complex() or str(ids.dtype) == "torch.bool" else "i")
-    if ids.ndim != 1 or kind not in "iuUO":
+    return ids.ndim == 1 and kind in "iuUO"
+
+
+def _of_vector(ids: Any) -> list[Any]:
+    """The elements of a tensor or an array."""
+    if not is_vector(ids):
         raise InvalidBatchError(f"ids: expected a vector of integers or strings, found {list(ids.shape)} of {ids.dtype}; pass a list")
     return list(ids.tolist())
 

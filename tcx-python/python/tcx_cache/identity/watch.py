@@ -13,20 +13,17 @@ from ..errors import InvalidWeightsError, ModuleViolationError
 from ..runtime.locks import ProcessLock
 from ..tensors.captures import beside_captures
 from . import sample
-from .adapters import adapters
 from .arrays import as_tensor, is_copied, looked_at
-from .config import digest
-from .script import script
-from .unsaved import Scan, is_same_content, left_out
-from .weights import contiguous, fingerprint, refuse, saved
+from .computed import Computed
+from .known import Known
+from .unsaved import Scan, is_same_content
+from .weights import contiguous, refuse, saved
 from .wrappers import flat
 
 #: Cache lines that are read after each computed batch, over all weights.
 _LINES = 1024
-#: The most bytes of an array of another form that are read around each batch.
+#: The most bytes of an array of another form, and of computed entries of the `state_dict`, that are read around each batch.
 _SMALL = 1 << 20
-#: The most names of tensors that an entry of an identity has.
-_NAMES = 8
 #: The seconds between attempts to read the weights for the writer.
 _PAUSES = (0.1, 0.4, 1.6)
 _VERSION, _FORM = operator.attrgetter("_version"), operator.attrgetter("dtype", "shape", "device")
@@ -171,49 +168,6 @@ def _checksum(tensor: Any, name: str) -> bytes:
     return _native.checksum(owner.data_ptr(), owner.nbytes)
 
 
-@dataclass(frozen=True)
-class Known:
-    """What decides the outputs of a module, of its tensors and adapters."""
-
-    #: The fingerprint of its ``state_dict``.
-    weights: str
-    #: What the ``state_dict`` leaves out: the name of an entry of the identity, and its text.
-    unsaved: tuple[tuple[str, str], ...]
-    adapters: str
-    #: The names of what a module in Rust with the weights of the ``state_dict`` does not have.
-    not_in_rust: tuple[str, ...]
-
-    @staticmethod
-    def of(module: Any, scan: Scan) -> Known:
-        """That of a module as it is now, and as a walk through it has found it."""
-        state = saved(module)
-        buffers, others = left_out(scan, state)
-        parts = (("buffers", buffers), ("tensors", others))
-        entries = [(label, _entry(label, part)) for label, part in parts if part]
-        if used := {**scan.used_parts, **scan.used_tensors}:
-            entries.append(("functions", _used(used)))
-        code = script(scan)
-        entries += [] if code is None else [("script", code)]
-        missing = sorted({*buffers, *others} - {*scan.attributes} | {*scan.others})
-        missing += [] if code is None else ["its script"]
-        return Known(fingerprint(state), tuple(entries), adapters(module), tuple(missing))
-
-
-def _entry(label: str, tensors: dict[str, Any]) -> str:
-    text = fingerprint(tensors)
-    if label == "buffers":
-        return text
-    names = sorted(tensors)
-    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
-    return f"{', '.join(names[:_NAMES])}{more}, not in `state_dict`: {text}"
-
-
-def _used(used: dict[str, str]) -> str:
-    texts = [f"{path} is {name}" for path, name in sorted(used.items())]
-    more = f" and {len(texts) - _NAMES} more" if len(texts) > _NAMES else ""
-    return f"{', '.join(texts[:_NAMES])}{more}: {digest(texts)}"
-
-
 def _classes(scan: Scan) -> dict[str, type]:
     return {path: type(part) for path, part in scan.modules}
 
@@ -223,6 +177,7 @@ class Watch:
 
     It compares, before and after each computed batch, versions, addresses, dtypes and shapes; after it, 64 KiB of cache lines spread over
     all weights on the CPU, and 16,384 elements spread over those on a GPU; and before rows become durable, the checksum of all weights.
+    Entries of the ``state_dict`` that the module computes are compared at both times; large ones, only before rows become durable.
     Weights that were moved, or loaded again with the same values, are the same. Attributes that ``forward`` adds are its own.
     """
 
@@ -243,7 +198,9 @@ class Watch:
         self._of_forward: set[str] = set()
         self._walked: _Walk | None = None
         self._sampled = _Sampled(self._weights)
-        self.known = Known.of(module, scan)
+        state = saved(module)
+        self._computed = Computed(state, (own.alias for own in self._weights), {*found, *self._texts})
+        self.known = Known.of(module, scan, state)
 
     def check(self, has_run: bool = False) -> bool:
         """Looks at the weights, at small cost; with `has_run`, after `forward` has run. Returns whether anything in the module was replaced
@@ -252,6 +209,8 @@ class Watch:
         Raises:
             ModuleViolationError: if they have changed. This is final: restoring them later does not undo it.
         """
+        if self._computed.nbytes <= _SMALL:
+            self._look_at_computed()
         walked = self._unchanged()
         if walked is not None:
             with self._lock.own:
@@ -339,6 +298,14 @@ class Watch:
             weights[number] = now
         self._set(weights)
 
+    def _look_at_computed(self) -> None:
+        # Not in the lock: it calls code of the module.
+        name = self._computed.changed(self._module) if self._changed is None else None
+        if name is not None:
+            with self._lock.own:
+                what = "changed after it was frozen, so that rows computed before and after would differ"
+                self._changed = self._changed or f"`state_dict` entry `{name}`: {what}; {_REMEDY}"
+
     def _set(self, weights: list[_Weight]) -> None:
         """Watches these instead. The sample first: if it fails, the weights of before stay watched, and count as touched."""
         sampled = _Sampled(weights)
@@ -400,6 +367,7 @@ class Watch:
             # Reading all weights takes long, and batches are checked at the same time.
             if self._changed is None and any(own.is_written() for own in list(self._weights)):
                 self._look_again()
+            self._look_at_computed()
             return self._changed
 
     def _look_again(self) -> None:

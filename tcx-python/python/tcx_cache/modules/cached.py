@@ -27,6 +27,7 @@ from ..sharing.sequence import Sequence
 from ..sharing.shards import warm_sharded
 from ..tensors.streams import refuse_capture
 from . import checks
+from .around import Around
 from .computing import Computing
 from .loading import Loaded, NotLoadedError, Select, explain
 from .table import WarmReport, check_batch_size, distinct_positions, reopen, travel, warm
@@ -35,20 +36,9 @@ from .upkeep import Upkeep, checked_view
 #: Loads the inputs of the samples with these ids: a tensor, a tuple of positional arguments, a mapping of keyword arguments, or
 #: :class:`tcx_cache.Inputs`.
 Loader = Callable[["list[Any]"], Any]
-#: What the module has in common with the cache around it, so that names of parameters stay as they are.
-_SHARED = (
-    "_parameters",
-    "_buffers",
-    "_modules",
-    "_non_persistent_buffers_set",
-    "_state_dict_hooks",
-    "_state_dict_pre_hooks",
-    "_load_state_dict_pre_hooks",
-    "_load_state_dict_post_hooks",
-)
 
 
-class Cached(Upkeep, torch.nn.Module, Generic[Batch]):
+class Cached(Upkeep, Around, Generic[Batch]):
     """A frozen module that computes missing samples only. Made by :func:`tcx_cache.cached` or :meth:`tcx_cache.Cache.module`.
 
     It is a ``torch.nn.Module``: ``state_dict``, ``named_parameters`` and ``to`` are those of the module inside, under the same names.
@@ -61,9 +51,6 @@ class Cached(Upkeep, torch.nn.Module, Generic[Batch]):
         def __call__(self, *args: Any, ids: Any, **kwargs: Any) -> Batch:
             """As :meth:`forward`, with the hooks of the module."""
 
-    #: For a walk through a module that holds one.
-    _is_handle = True
-    _computing: Computing
     _output_device: torch.device | None
 
     def __init__(self, computing: Computing, rows: Rows, view: int = 0, output_device: Any = None) -> None:
@@ -73,50 +60,6 @@ class Cached(Upkeep, torch.nn.Module, Generic[Batch]):
         own["_output_device"] = None if output_device is None else torch.device(output_device)
         own["training"] = False
         self._compute_with(computing)
-
-    def _compute_with(self, computing: Computing) -> None:
-        own, inside = self.__dict__, vars(computing.module)
-        own["_computing"] = computing
-        own.update({name: inside[name] for name in _SHARED if name in inside})
-
-    def __getattr__(self, name: str) -> Any:
-        copied = self.__dict__.get("_copied")
-        if copied is not None:
-            self._compute_with(copied())
-            self.__dict__.pop("_copied", None)
-            return getattr(self, name)
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            computing = self.__dict__.get("_computing")
-            if computing is None:
-                raise
-            return getattr(computing.module, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        # An attribute of the handle alone would not reach the module, which computes.
-        is_own = name in self.__dict__ or hasattr(type(self), name) or "_rows" not in self.__dict__
-        super().__setattr__(name, value) if is_own else setattr(self._computing.module, name, value)
-
-    def __delattr__(self, name: str) -> None:
-        super().__delattr__(name) if name in self.__dict__ else delattr(self._computing.module, name)
-
-    @property
-    def module(self) -> torch.nn.Module:
-        """The module inside."""
-        copied = self.__dict__.get("_copied")
-        return self._computing.module if copied is None else copied.args[0]
-
-    def train(self, mode: bool = True) -> Cached[Batch]:
-        """Changes nothing: the module stays in evaluation mode, also where it is a part of one that is trained."""
-        return self
-
-    def _apply(self, fn: Callable[[Any], Any], recurse: bool = True) -> Cached[Batch]:
-        """Moves the module, as ``to`` does, and frees the memory that its weights had."""
-        module: Any = super()
-        module._apply(fn, recurse)
-        self._computing.watch.renew()
-        return self
 
     def view(self, number: int) -> Cached[Batch]:
         """The same module for a variant of its samples, such as an augmentation: 0 is the sample itself."""
@@ -156,8 +99,18 @@ class Cached(Upkeep, torch.nn.Module, Generic[Batch]):
 
     def _fetch(self, ids: Any, load: Loader | None, output_device: torch.device | None = None) -> Batch:
         """As :meth:`fetch`, with the rows on a device."""
+        device = output_device or self._device()
+        return self._output(self._filled(ids, load, device), device)
+
+    @untraced
+    def _fill(self, ids: Any, load: Loader | None) -> None:
+        """As :meth:`fetch`, where the rows are not wanted: they are not read."""
+        self._filled(ids, load, self._device())
+
+    def _filled(self, ids: Any, load: Loader | None, device: torch.device) -> Found:
+        """These rows, with those computed that are missing, before they are read."""
         ids = keys.once(ids)
-        packed, device = self._rows.pack(ids, self._view), output_device or self._device()
+        packed = self._rows.pack(ids, self._view)
         found = self._lookup(packed, device)
         listed: list[Any] = []
         while found is None or found.missing:
@@ -176,7 +129,7 @@ class Cached(Upkeep, torch.nn.Module, Generic[Batch]):
             except (TypeError, AttributeError) as error:
                 explain(error, loaded.inputs)
                 raise
-        return self._output(found, device)
+        return found
 
     def _load(self, wanted: list[Any], load: Loader | None) -> Plan:
         if load is None:
@@ -250,7 +203,7 @@ class Cached(Upkeep, torch.nn.Module, Generic[Batch]):
 
     def warm(self, ids: Iterable[Any], load: Loader, *, batch_size: int = 64, progress: bool = True) -> WarmReport:
         """Computes the missing samples of these ids, in batches of this size, and shows a progress bar where tqdm is installed."""
-        return warm(self, ids, lambda part: self.fetch(part, load), batch_size, progress)
+        return warm(self, ids, lambda part: self._fill(part, load), batch_size, progress)
 
     def warm_shared(
         self,
@@ -323,7 +276,7 @@ class Cached(Upkeep, torch.nn.Module, Generic[Batch]):
 
     def _filler(self, load: Loader, batch_size: int, workers: int, stop: Stop | None) -> Filler:
         check_batch_size(batch_size)
-        return Filler(self._rows, self._view, self.fetch, load, batch_size, settings.threads("workers", workers), stop)
+        return Filler(self._rows, self._view, self._fill, load, batch_size, settings.threads("workers", workers), stop)
 
     def verify(self, ids: Any, load: Loader) -> list[str]:
         """Computes the samples with these ids again, and compares them with the stored rows. Returns what differs, one line for each sample.
@@ -379,10 +332,8 @@ class Cached(Upkeep, torch.nn.Module, Generic[Batch]):
         # The copy is made of a module that holds this handle, and has nothing yet: its weights are looked at when the handle is used.
         found: Cached[Batch] = Cached.__new__(Cached)
         torch.nn.Module.__init__(found)
-        for name in _SHARED:
-            found.__dict__.pop(name, None)
-        held = {name: self.__dict__[name] for name in ("_rows", "_view", "_output_device", "training")}
-        found.__dict__.update(held, _copied=functools.partial(own.copied, module))
+        found.__dict__.update({name: self.__dict__[name] for name in ("_rows", "_view", "_output_device", "training")})
+        found._compute_later(functools.partial(own.copied, module))
         return found
 
 

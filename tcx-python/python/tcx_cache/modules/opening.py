@@ -14,7 +14,7 @@ from ..engine.rows import Opening, Rows
 from ..errors import InvalidSettingsError, InvalidWeightsError
 from ..identity.config import LONGEST_VALUE, Entries, digest, entries
 from ..identity.surroundings import Surroundings
-from ..identity.watch import Known
+from ..identity.known import Known
 from ..identity.weights import WEIGHTS
 from .cached import Cached
 from .computing import Computing, inner

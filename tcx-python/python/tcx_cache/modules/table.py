@@ -95,13 +95,23 @@ class Table(Upkeep, Generic[Batch]):
         """
         if compute is None:
             return self.stored(ids)
+        batch: Batch = self._filled(ids, compute).output(self._schema())
+        return batch
+
+    @untraced
+    def _fill(self, ids: Any, compute: Compute | None) -> None:
+        """As :meth:`fetch`, where the rows are not wanted: they are not read."""
+        if compute is None:
+            self._rows.stored(ids, self._view)
+        else:
+            self._filled(ids, compute)
+
+    def _filled(self, ids: Any, compute: Compute) -> Found:
+        """These rows, with those computed that are missing, before they are read."""
         ids = keys.once(ids)
         packed = self._rows.pack(ids, self._view)
         found = self._rows.lookup(packed)
-        if found is None or found.missing:
-            found = self._complete(ids, packed, found, compute)
-        batch: Batch = found.output(self._schema())
-        return batch
+        return self._complete(ids, packed, found, compute) if found is None or found.missing else found
 
     def _complete(self, ids: Any, packed: Any, found: Found | None, compute: Compute) -> Found:
         if self._is_of_module:
@@ -173,7 +183,7 @@ class Table(Upkeep, Generic[Batch]):
 
     def warm(self, ids: Iterable[Any], compute: Compute, *, batch_size: int = 64, progress: bool = True) -> WarmReport:
         """Computes the missing values of these ids, in batches of this size, and shows a progress bar where tqdm is installed."""
-        return warm(self, ids, lambda part: self.fetch(part, compute), batch_size, progress)
+        return warm(self, ids, lambda part: self._fill(part, compute), batch_size, progress)
 
     def _schema(self) -> Schema:
         schema = self._rows.schema
@@ -188,8 +198,8 @@ class Table(Upkeep, Generic[Batch]):
         return reopen, (*travel(self._rows), self._view, self._is_of_module)
 
 
-def warm(own: Upkeep, ids: Iterable[Any], fetch: Callable[[list[Any]], Any], batch_size: int, shown: bool) -> WarmReport:
-    """Fetches the batches of which some samples are missing."""
+def warm(own: Upkeep, ids: Iterable[Any], fill: Callable[[list[Any]], None], batch_size: int, shown: bool) -> WarmReport:
+    """Fills the batches of which some samples are missing."""
     check_batch_size(batch_size)
     total = len(ids) if isinstance(ids, Sized) else None
     bar = progress(total, shown, f"warm {own.id}")
@@ -202,11 +212,11 @@ def warm(own: Upkeep, ids: Iterable[Any], fetch: Callable[[list[Any]], Any], bat
             samples, computed = samples + len(part), computed + len(missing)
             waiting += missing
             while len(waiting) >= batch_size:
-                fetch(waiting[:batch_size])
+                fill(waiting[:batch_size])
                 waiting = waiting[batch_size:]
             bar.update(len(part))
         if waiting:
-            fetch(waiting)
+            fill(waiting)
     finally:
         bar.close()
     return WarmReport(samples, computed, rows_not_kept(own.stats()) - before)

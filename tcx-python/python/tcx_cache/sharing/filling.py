@@ -45,12 +45,12 @@ class Filled(enum.Enum):
 
 @dataclass
 class Filler:
-    """What computes work ranges, as `fetch` of a cached module does."""
+    """What computes work ranges, as `fetch` of a cached module does, and returns no rows."""
 
     rows: Rows
     view: int
-    #: Looks samples up, and computes what is missing with what the function loads.
-    fetch: Callable[[list[Any], Load], Any]
+    #: Looks samples up, and computes what is missing with what the function loads. It reads no rows.
+    complete: Callable[[list[Any], Load], None]
     load: Load
     batch_size: int
     #: How many threads load ahead, if there are more than one.
@@ -166,7 +166,7 @@ class Filler:
             return load(wanted)
 
         is_first = self.rows.handle is None
-        self.fetch(batch, counted)
+        self.complete(batch, counted)
         self.computed += asked
         # The other processes learn of the columns from the folder.
         if is_first or self.is_flush_due():

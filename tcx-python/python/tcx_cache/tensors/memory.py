@@ -141,7 +141,9 @@ def new(arrays: str, shape: tuple[int, ...], dtype: str, pinned: bool = False) -
         element = getattr(torch, _TORCH[held])
         # Without `pin_memory`, which initializes CUDA even if it is false. The program may have set another default device.
         options: dict[str, Any] = {"device": "cpu", "pin_memory": True} if pinned else {"device": "cpu"}
-        owner = _shared(shape, element) if getattr(_wanted, "shared", False) else torch.empty(shape, dtype=element, **options)
+        # No system maps 0 bytes.
+        is_shared = getattr(_wanted, "shared", False) and 0 not in shape
+        owner = _shared(shape, element) if is_shared else torch.empty(shape, dtype=element, **options)
         return Memory(owner, owner.data_ptr(), owner.nbytes, dtype, shape)
     import numpy
 

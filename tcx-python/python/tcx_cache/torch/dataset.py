@@ -11,6 +11,7 @@ import torch
 from torch.utils.data import default_collate, get_worker_info
 from torch.utils.data._utils.collate import default_collate_fn_map
 
+from ..engine import ids as keys
 from ..errors import InvalidBatchError
 from ..modules.cached import Cached
 from ..modules.table import Table
@@ -37,7 +38,7 @@ class FeatureDataset(torch.utils.data.Dataset[Item]):
 
     Args:
         cache: A table or a cached module.
-        ids: The ids of the samples, in the order of their indices.
+        ids: The ids of the samples, in the order of their indices. Those of a tensor or an array are copied into a list.
         load: Loads the inputs of missing samples (``compute`` of a table); without it, every sample has to be stored.
         targets: Further values for each sample, such as labels: batches are then pairs.
 
@@ -90,7 +91,9 @@ class FeatureDataset(torch.utils.data.Dataset[Item]):
     def __init__(self, cache: Source[Any], ids: Sequence[Any], load: Load = None, targets: Any = None) -> None:
         if targets is not None and len(targets) != len(ids):
             raise InvalidBatchError(f"expected one target for each of {len(ids)} ids, found {len(targets)}")
-        self.cache, self.ids, self.load, self.targets = cache, ids, load, targets
+        self.cache, self.load, self.targets = cache, load, targets
+        #: Read one by one in each batch, which takes long for the elements of a tensor.
+        self.ids: Sequence[Any] = keys.listed(ids) if keys.is_vector(ids) else ids
         # Another process finds durable rows only.
         cache.flush()
 

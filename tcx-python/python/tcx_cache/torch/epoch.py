@@ -7,11 +7,12 @@ import dataclasses
 import os
 import queue
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
 from typing import Any, TypeVar, Union
 
 import torch
 
+from ..engine.ids import is_vector
 from ..errors import Error, ForkedError
 from ..identity.surroundings import Autocast
 from ..modules.cached import Cached
@@ -19,6 +20,7 @@ from ..modules.table import Table, check_batch_size
 from ..runtime.ends import end_with_this_process
 from ..schema.declared import Batch
 from ..tensors.captures import beside_captures
+from ..tensors.memory import is_array, is_tensor
 from ..tensors.streams import Queued, refuse_capture
 from .streams import Copies, Sent, current_device
 
@@ -41,7 +43,9 @@ def epoch(
 
     Args:
         cache: A table or a cached module.
-        order: The ids in the order of the epoch; shuffle them before.
+        order: The ids in the order of the epoch; shuffle them before. A list, a tensor or an array is copied, so that it may be shuffled for the next
+            epoch during this one. Of a range or another sequence, the slice of a batch is read when the batch is, in the thread. The ids of a tensor or
+            an array are numbers and strings of Python in each batch.
         batch_size: The number of samples in a batch.
         load: Loads the inputs of missing samples (``compute`` of a table). What the loop has queued on its GPU before it asked for its last batch is
             done before what is queued by this, also if that is in the thread.
@@ -56,10 +60,7 @@ def epoch(
         ForkedError: at the next batch in a child of ``fork``, if the parent has called this with ``prefetch``.
     """
     check_batch_size(batch_size)
-    batches = [list(order[start : start + batch_size]) for start in range(0, len(order), batch_size)]
-    if drop_last and batches and len(batches[-1]) < batch_size:
-        batches.pop()
-
+    batches: _Batches[Id] = _Batches(order, batch_size, drop_last)
     target = None if device is None else current_device(torch.device(device))
 
     def read(ids: list[Id], load: Load[Id]) -> Batch:
@@ -88,10 +89,34 @@ def _after(queued: Queued, load: Callable[[list[Id]], Any]) -> Callable[[list[Id
     return load_after
 
 
+class _Batches(Iterable["list[Id]"]):
+    """The ids of each batch of an epoch, which are sliced when the reader gets there."""
+
+    def __init__(self, order: Sequence[Id], size: int, drop_last: bool) -> None:
+        self._order = _own(order)
+        self._size = size
+        self._end = len(order) - (len(order) % size if drop_last else 0)
+
+    def __iter__(self) -> Iterator[list[Id]]:
+        for start in range(0, self._end, self._size):
+            part = self._order[start : start + self._size]
+            yield part.tolist() if is_vector(part) else list(part)
+
+
+def _own(order: Any) -> Any:
+    """The order of an epoch, which does not change with that of the caller."""
+    if is_tensor(order):
+        # A slice of one on a GPU would wait for the GPU, in each batch.
+        return order.tolist() if is_vector(order) and order.device.type != "cpu" else order.detach().clone()
+    if is_array(order):
+        return order.copy()
+    return order[:] if isinstance(order, MutableSequence) else order
+
+
 class _Ahead(Iterator[tuple["list[Id]", Batch]]):
     """Batches that a thread reads ahead. The thread ends with the iterator."""
 
-    def __init__(self, batches: list[list[Id]], read: Callable[[list[Id]], Sent], prefetch: int, queued: Queued | None) -> None:
+    def __init__(self, batches: Iterable[list[Id]], read: Callable[[list[Id]], Sent], prefetch: int, queued: Queued | None) -> None:
         self._ready: queue.Queue[Any] = queue.Queue(prefetch)
         self._queued, self._pid = queued, os.getpid()
         # It does not refer to the iterator, so that one which is dropped stops it.
@@ -149,7 +174,7 @@ class _Ahead(Iterator[tuple["list[Id]", Batch]]):
 class _Reader(threading.Thread):
     """Reads batches into a queue, until it is stopped. Only ``end`` waits for it when the program ends."""
 
-    def __init__(self, batches: list[list[Any]], read: Callable[[list[Any]], Sent], ready: queue.Queue[Any]) -> None:
+    def __init__(self, batches: Iterable[list[Any]], read: Callable[[list[Any]], Sent], ready: queue.Queue[Any]) -> None:
         super().__init__(name="tcx-epoch", daemon=True)
         self._batches, self._read, self._ready = batches, read, ready
         self.stopped = threading.Event()
@@ -164,12 +189,14 @@ class _Reader(threading.Thread):
 
     def _read_all(self) -> None:
         last: Any = _END
-        for ids in self._batches:
-            if self.stopped.is_set():
-                return
+        batches = iter(self._batches)
+        while not self.stopped.is_set():
             try:
-                # The loop may capture a graph meanwhile.
+                # The loop may capture a graph at the same time.
                 with beside_captures():
+                    ids = next(batches, None)
+                    if ids is None:
+                        break
                     rows = self._read(ids)
             except BaseException as error:
                 last = error

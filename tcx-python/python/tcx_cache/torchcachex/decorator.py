@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from ..batch.split import per_sample
 from ..engine import ids as keys
 from ..errors import InvalidBatchError, InvalidWeightsError
 from ..modules.cached import Cached
@@ -102,7 +104,7 @@ class CacheModuleDecorator(torch.nn.Module):
             refuse_capture(self.cache.module_id)
         cached = self._opened()
         before = cached.stats()["rows_accepted"]
-        output = cached(*args, ids=ids, **kwargs)
+        output = cached(*_with_ids(args), ids=ids, **kwargs)
         accepted = cached.stats()["rows_accepted"] - before
         if accepted:
             self.cache.wrote(accepted)
@@ -128,3 +130,13 @@ class CacheModuleDecorator(torch.nn.Module):
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """Loads the weights of the module inside. Other weights than those that rows were computed with are an error at the next batch."""
         return self.module.load_state_dict(*args, **kwargs)
+
+
+def _with_ids(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments, among which the ids in the dict of the batch are known as those of its samples: integers could be anything else."""
+    batch = args[0] if args else None
+    if not isinstance(batch, dict) or type(batch.get("cache_ids")) not in (list, tuple):
+        return args
+    own = copy.copy(batch)
+    own["cache_ids"] = per_sample(batch["cache_ids"])
+    return (own, *args[1:])
