@@ -1,6 +1,6 @@
 //! Looking at types as they are written: a macro sees names, never what they stand for.
 
-use proc_macro2::{Group, TokenStream, TokenTree};
+use proc_macro2::{Group, Span, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::{Expr, GenericArgument, GenericParam, Generics, Ident, PathArguments, PathSegment, Type};
 
@@ -69,14 +69,16 @@ pub(crate) fn mentions_parameter(tokens: &impl ToTokens, generics: &Generics) ->
             GenericParam::Lifetime(_) => None,
         })
         .collect();
-    !parameters.is_empty() && mentions(tokens.to_token_stream(), &parameters)
+    // `Self` has the parameters of the type.
+    let itself = Ident::new("Self", Span::call_site());
+    !parameters.is_empty() && mentions(tokens, &[&parameters[..], &[&itself]].concat())
 }
 
-fn mentions(tokens: TokenStream, names: &[&Ident]) -> bool {
-    tokens.into_iter().any(|token| match token {
-        // `Self` has the parameters of the type.
-        TokenTree::Ident(ident) => names.contains(&&ident) || ident == "Self",
-        TokenTree::Group(group) => mentions(group.stream(), names),
+/// Whether tokens mention one of these names.
+pub(crate) fn mentions(tokens: &impl ToTokens, names: &[&Ident]) -> bool {
+    tokens.to_token_stream().into_iter().any(|token| match token {
+        TokenTree::Ident(ident) => names.contains(&&ident),
+        TokenTree::Group(group) => mentions(&group.stream(), names),
         _ => false,
     })
 }

@@ -1,6 +1,8 @@
 //! What the code that the macros generate names. No part of the public interface: it changes with any
 //! release.
 
+use std::marker::PhantomData;
+
 pub use core::option::Option;
 pub use core::primitive::{bool, f32, f64, i8, i16, i32, i64, i128, str, u8, u64};
 pub use core::{concat, file, fmt, line};
@@ -48,6 +50,14 @@ pub const fn assert_skipped<T: Skipped>() {}
 
 /// Compiles only for what a cached module may hold.
 pub const fn assert_stateless<T: Stateless + ?Sized>() {}
+
+/// In the place of the type of a field that the compiler has left out.
+#[derive(Debug)]
+pub struct Absent<T: ?Sized>(PhantomData<T>);
+
+impl<T: ?Sized> Stateless for Absent<T> {
+    fn identity(&self, _: &mut Identity) {}
+}
 
 /// A field of a module, about to be entered into its identity. `(&Enter(&field)).__tcx_enter(..)` compiles for every type:
 /// for those that are not Stateless, the macros emit an assertion that says so once, at the field.

@@ -7,8 +7,9 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
-use tcx::{Cache, Cached, Extractor, Missing, Result, cached_module};
+use tcx::{Cache, Cached, Error, Extractor, Missing, Result, cached_module};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
@@ -156,4 +157,82 @@ fn nothing_begins_before_it_is_polled_and_without_a_runtime_it_is_an_error() {
     assert_eq!(error.kind(), tcx::ErrorKind::NoRuntime);
     assert!(error.to_string().starts_with("there is no tokio runtime here; "), "{error}");
     assert!(seen.lock().unwrap().is_empty());
+}
+
+#[test]
+fn a_task_computes_missing_values_and_waits_without_a_thread_of_the_runtime() {
+    let dir = tempfile::tempdir().unwrap();
+    let lengths = Arc::new(Cache::open(dir.path()).unwrap().table::<Vec<i64>>("lengths_v1").unwrap());
+    lengths.put(&["a"], &vec![10]).unwrap();
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+        let length = |missing: Missing<'_, &str>| Ok(missing.ids().map(|id| id.len() as i64).collect());
+        let task = tokio::spawn(lengths.get_or_compute_async(vec!["a", "bb"], length));
+        assert_eq!(task.await.unwrap().unwrap(), [10, 2]);
+        let failed = lengths.get_or_compute_async(vec!["c"], |_| Err(Error::loader("no answer")));
+        assert_eq!(failed.await.unwrap_err().module_id(), Some("lengths_v1"));
+    });
+    assert_eq!(lengths.get(&["a", "bb"]).unwrap(), Some(vec![10, 2]));
+    let outside = lengths.get_or_compute_async(vec!["d"], |_| Ok(vec![1]));
+    let mut context = Context::from_waker(Waker::noop());
+    let Poll::Ready(Err(error)) = pin!(outside).poll(&mut context) else { panic!("there is no runtime") };
+    assert_eq!(error.kind(), tcx::ErrorKind::NoRuntime);
+}
+
+/// With two threads for blocking work: one that waits would leave none to what the closure asks for.
+#[test]
+fn requests_of_a_table_that_wait_for_each_other_have_no_thread() {
+    let dir = tempfile::tempdir().unwrap();
+    let lengths = Arc::new(Cache::open(dir.path()).unwrap().table::<Vec<i64>>("lengths_v1").unwrap());
+    let (done, ended) = mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = Builder::new_multi_thread().worker_threads(2).max_blocking_threads(2).build().unwrap();
+        let length = |missing: Missing<'_, &str>| {
+            let length = |id: &&str| {
+                let length = id.len() as i64;
+                let runtime = tokio::runtime::Handle::current();
+                runtime.block_on(runtime.spawn_blocking(move || length)).unwrap()
+            };
+            Ok(missing.ids().map(length).collect())
+        };
+        runtime.block_on(async {
+            let ids = [vec!["a"], vec!["bb"], vec!["ccc"], vec!["a", "dddd"]];
+            let tasks = ids.map(|ids| tokio::spawn(lengths.get_or_compute_async(ids, length)));
+            for (task, expected) in tasks.into_iter().zip([vec![1], vec![2], vec![3], vec![1, 4]]) {
+                assert_eq!(task.await.unwrap().unwrap(), expected);
+            }
+        });
+        done.send(lengths.stats().rows_computed).unwrap();
+    });
+    assert_eq!(ended.recv_timeout(Duration::from_secs(30)).expect("the tasks wait for each other"), 4);
+}
+
+#[test]
+fn a_request_of_a_table_that_nothing_polls_holds_up_no_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let lengths = Arc::new(Cache::open(dir.path()).unwrap().table::<Vec<i64>>("lengths_v1").unwrap());
+    let length = |missing: Missing<'_, &str>| Ok(missing.ids().map(|id| id.len() as i64).collect());
+    let runtime = Builder::new_multi_thread().worker_threads(2).build().unwrap();
+    runtime.block_on(async {
+        let (enter, entered) = oneshot::channel();
+        let (release, released) = mpsc::channel();
+        let first = tokio::spawn(lengths.get_or_compute_async(vec!["a"], move |_| {
+            enter.send(()).unwrap();
+            released.recv().unwrap();
+            Ok(vec![1])
+        }));
+        entered.await.unwrap();
+        let mut second = pin!(lengths.get_or_compute_async(vec!["bb"], length));
+        // It waits for its turn, and is not polled any more.
+        for _ in 0..20 {
+            let mut context = Context::from_waker(Waker::noop());
+            assert!(second.as_mut().poll(&mut context).is_pending());
+            tokio::task::yield_now().await;
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        release.send(()).unwrap();
+        assert_eq!(first.await.unwrap().unwrap(), [1]);
+        let third = tokio::spawn(lengths.get_or_compute_async(vec!["ccc"], length));
+        assert_eq!(third.await.unwrap().unwrap(), [3]);
+        assert_eq!(second.await.unwrap(), [2]);
+    });
 }

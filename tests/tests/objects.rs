@@ -140,6 +140,21 @@ fn types_of_one_path_behind_a_trait_object_are_refused_in_one_program() {
     assert_eq!(doubled.forward(&[1], &vec![7]).unwrap(), [14]);
 }
 
+#[test]
+fn a_lazy_module_is_refused_if_it_has_another_type_of_one_path_than_was_announced() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::open(dir.path()).unwrap();
+    let (double, sextuple) = (step!(x => x * 2), step!(x => x * 6));
+    let announced = Identity::of(&Stepped { step: double });
+    let mut other = Some(Stepped { step: sextuple });
+    let build = move || Ok(other.take().unwrap());
+    let lazy = cache.lazy_module(announced, tcx::Device::CPU, build).unwrap();
+    let refused = lazy.forward(&[3], &vec![3]).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ModuleViolation, "{refused}");
+    assert!(refused.to_string().contains("two types of this program have the name"), "{refused}");
+    assert!(!lazy.coverage(&[3]).unwrap().is_complete());
+}
+
 #[cached_module(id = "multiplied_v1", key = i64)]
 struct Multiplied<F> {
     by: PhantomData<F>,

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use tch::Tensor;
+use tch::{Tensor, kind};
 use tcx::{Cache, CacheableOutput, Cached, D1, Extractor, Result, Typed, cached_module};
 
 /// A module that returns what `$make` makes of the numbers it is given.
@@ -205,4 +205,27 @@ fn the_names_of_many_variants_are_kept_for_other_programs() {
     assert!(file("seg-").contains(r#""WirehairedPointingGriffon":300}"#));
     let table = Cache::open(dir.path()).unwrap().table::<Vec<Breed>>("breeds_v1").unwrap();
     assert_eq!(table.get(&["a"]).unwrap(), Some(vec![Breed::WirehairedPointingGriffon]));
+}
+
+/// Its fields name its constants.
+#[derive(CacheableOutput)]
+struct OfConstants {
+    #[tensor(f32, [Self::WIDTH])]
+    pooled: Tensor,
+    points: Vec<[f32; Self::POINTS]>,
+}
+
+impl OfConstants {
+    const WIDTH: usize = 3;
+    const POINTS: usize = 2;
+}
+
+#[test]
+fn an_output_may_name_its_own_constants() {
+    let dir = tempfile::tempdir().unwrap();
+    let table = Cache::open(dir.path()).unwrap().table::<OfConstants>("of_constants_v1").unwrap();
+    let values = OfConstants { pooled: Tensor::ones([1, 3], kind::FLOAT_CPU), points: vec![[1., 2.]] };
+    table.put(&["a"], &values).unwrap();
+    let found = table.get(&["a"]).unwrap().unwrap();
+    assert_eq!((found.pooled, found.points), (values.pooled, values.points));
 }

@@ -2,11 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a failure of what a test sets up fails the test")]
 
-use std::future::Future;
-use std::pin::pin;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Barrier};
-use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -222,44 +218,6 @@ fn two_handles_of_a_table_compute_each_value_once() {
 }
 
 #[test]
-fn a_closure_may_use_another_handle_of_its_table_for_its_own_values() {
-    let dir = tempfile::tempdir().unwrap();
-    let open = || Cache::open(dir.path()).unwrap().table::<Vec<i64>>("numbers_v1").unwrap();
-    let (first, second) = (open(), open());
-    let (done, result) = channel();
-    thread::spawn(move || {
-        let nested = first.get_or_compute(&["a"], |_| second.get_or_compute(&["a"], |_| Ok(vec![5])));
-        done.send(nested.unwrap()).unwrap();
-    });
-    // Half of the time after which a request that waits for nothing goes on.
-    assert_eq!(result.recv_timeout(Duration::from_secs(30)).expect("it waits for itself"), [5]);
-}
-
-/// With other ids, so that neither waits for a value of the other.
-#[test]
-fn closures_that_use_the_table_of_each_other_do_not_wait_for_each_other() {
-    let dir = tempfile::tempdir().unwrap();
-    let cache = Cache::open(dir.path()).unwrap();
-    let open = |name| Arc::new(cache.table::<Vec<i64>>(name).unwrap());
-    for (one, other) in [(open("a_v1"), open("b_v1")), (open("c_v1"), open("c_v1"))] {
-        let (both, (tell, told)) = (Arc::new(Barrier::new(2)), channel());
-        for (own, its, ids) in [(one.clone(), other.clone(), ["x", "y"]), (other, one, ["z", "w"])] {
-            let (both, tell) = (both.clone(), tell.clone());
-            thread::spawn(move || {
-                let found = own.get_or_compute(&[ids[0]], |_| {
-                    both.wait();
-                    its.get_or_compute(&[ids[1]], |_| Ok(vec![1]))
-                });
-                tell.send(found.unwrap()).unwrap();
-            });
-        }
-        for _ in 0..2 {
-            assert_eq!(told.recv_timeout(Duration::from_mins(1)).unwrap(), [1]);
-        }
-    }
-}
-
-#[test]
 fn two_handles_of_a_table_compute_a_rejected_value_once() {
     let dir = tempfile::tempdir().unwrap();
     let cache = Cache::open(dir.path()).unwrap();
@@ -367,25 +325,6 @@ fn a_table_may_have_integer_ids() {
     assert_eq!(squares().unwrap().get_or_compute(&[3, -4], compute).unwrap(), [9, 16]);
     assert_eq!(squares().unwrap().get(&[-4_i64]).unwrap(), Some(vec![16]));
     assert_eq!(open().table::<Vec<i64>>("squares_v1").unwrap_err().kind(), tcx::ErrorKind::Mismatch);
-}
-
-#[test]
-fn a_task_computes_missing_values_and_waits_without_a_thread_of_the_runtime() {
-    let dir = tempfile::tempdir().unwrap();
-    let lengths = Arc::new(Cache::open(dir.path()).unwrap().table::<Vec<i64>>("lengths_v1").unwrap());
-    lengths.put(&["a"], &vec![10]).unwrap();
-    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-        let length = |missing: Missing<'_, &str>| Ok(missing.ids().map(|id| id.len() as i64).collect());
-        let task = tokio::spawn(lengths.get_or_compute_async(vec!["a", "bb"], length));
-        assert_eq!(task.await.unwrap().unwrap(), [10, 2]);
-        let failed = lengths.get_or_compute_async(vec!["c"], |_| Err(Error::loader("no answer")));
-        assert_eq!(failed.await.unwrap_err().module_id(), Some("lengths_v1"));
-    });
-    assert_eq!(lengths.get(&["a", "bb"]).unwrap(), Some(vec![10, 2]));
-    let outside = lengths.get_or_compute_async(vec!["d"], |_| Ok(vec![1]));
-    let mut context = Context::from_waker(Waker::noop());
-    let Poll::Ready(Err(error)) = pin!(outside).poll(&mut context) else { panic!("there is no runtime") };
-    assert_eq!(error.kind(), tcx::ErrorKind::NoRuntime);
 }
 
 #[test]

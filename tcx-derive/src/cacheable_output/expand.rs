@@ -6,13 +6,13 @@
 
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
-use syn::{Generics, Ident, Type, parse_quote};
+use syn::{Generics, Ident, parse_quote};
 
 use super::check::is_refused;
 use super::model::{Output, OutputField, Tensor};
 use super::tensor::{Dim, TensorAttribute};
 use crate::runtime::Runtime;
-use crate::types::mentions_parameter;
+use crate::types::{mentions_parameter, without_self};
 
 pub(crate) fn expand(output: &Output<'_>) -> TokenStream {
     let (runtime, name) = (&output.runtime, &output.original.ident);
@@ -171,17 +171,20 @@ fn marker(output: &Output<'_>, attribute: &TensorAttribute) -> TokenStream {
 /// that the error is reported there.
 fn assertion(output: &Output<'_>, index: usize) -> TokenStream {
     let (runtime, field) = (&output.runtime, &output.fields[index]);
-    let ty = field.ty();
     if is_open(output, index) {
         return TokenStream::new();
     }
+    // They are outside of the impl. What is not open names no parameter, so the struct has none if it is `Self` here.
+    let own = output.original.ident.to_token_stream();
+    let ty = &without_self(field.ty(), &own);
     if field.skipped {
         let assertion = over_type(runtime, "assert_skipped", ty, None);
         return quote!(const _: () = #assertion;);
     }
     match &field.tensor {
         Tensor::Yes(attribute) => {
-            let (marker, column) = (marker(output, attribute), column(output, index, attribute));
+            let marker = without_self(&marker(output, attribute), &own);
+            let column = column(output, index, attribute);
             let constant = attribute.dims.iter().find_map(|dim| match dim {
                 Dim::Constant(expr) => Some(over(quote!(#runtime::assert_column_shape::<#column>()), expr)),
                 _ => None,
@@ -202,7 +205,12 @@ fn assertion(output: &Output<'_>, index: usize) -> TokenStream {
 }
 
 /// A call of an assertion with a type, and its column if it has one, at the place of the type; the type keeps its own tokens.
-fn over_type(runtime: &Runtime, assertion: &str, ty: &Type, column: Option<&TokenStream>) -> TokenStream {
+fn over_type(
+    runtime: &Runtime,
+    assertion: &str,
+    ty: &TokenStream,
+    column: Option<&TokenStream>,
+) -> TokenStream {
     let (start, end) = ends(ty);
     let column = column.into_iter();
     let assertion = Ident::new(assertion, start);

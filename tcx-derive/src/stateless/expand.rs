@@ -3,8 +3,9 @@
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 use syn::ext::IdentExt as _;
-use syn::{GenericParam, Generics, Ident, parse_quote};
+use syn::{GenericParam, Generics, Ident};
 
+use super::bounds::{Bounds, bounds};
 use super::model::{Shape, StateField};
 use crate::runtime::Runtime;
 use crate::types::{mentions_parameter, without_self};
@@ -32,12 +33,13 @@ pub(crate) fn expand(runtime: &Runtime, name: &Ident, generics: &Generics, shape
             quote!(match *self { #(#arms)* })
         }
     };
-    let bounded = where_stateless(runtime, generics, shape);
-    let (impl_generics, ty_generics, where_clause) = bounded.split_for_impl();
+    let Bounds { generics, items } = bounds(runtime, name, generics, shape);
+    let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
     quote! {
         #[allow(deprecated)]
         const _: () = {
             #assertions
+            #items
 
             #[doc(hidden)]
             #[automatically_derived]
@@ -134,21 +136,4 @@ fn assertions(runtime: &Runtime, name: &Ident, generics: &Generics, shape: &Shap
             #(#(#cfgs)* #assertions)*
         }
     }
-}
-
-/// The generics, and a bound for each field that mentions a parameter: those cannot be judged before the
-/// parameters are known.
-pub(crate) fn where_stateless(runtime: &Runtime, generics: &Generics, shape: &Shape<'_>) -> Generics {
-    let mut bounded = generics.clone();
-    let fields = shape.fields();
-    let open: Vec<_> =
-        fields.iter().filter(|f| !f.assume_stateless && mentions_parameter(f.ty, generics)).collect();
-    if !open.is_empty() {
-        let predicates = &mut bounded.make_where_clause().predicates;
-        for field in open {
-            let ty = field.ty;
-            predicates.push(parse_quote!(#ty: #runtime::Stateless));
-        }
-    }
-    bounded
 }

@@ -1,6 +1,7 @@
 //! `#[derive(Stateless)]`, and the part of `#[cached_module]` that is the same: entering a type into the
 //! identity, field by field.
 
+mod bounds;
 mod expand;
 mod model;
 
@@ -10,7 +11,7 @@ use syn::{DeriveInput, PathSegment};
 use crate::errors::Errors;
 use crate::options::container_options;
 use crate::runtime::Runtime;
-pub(crate) use expand::{expand, where_stateless};
+pub(crate) use expand::expand;
 pub(crate) use model::Shape;
 
 /// What to do with a derive beside `#[cached_module]`, on whichever side.

@@ -1,7 +1,8 @@
 //! The fields of a struct or of an enum's variants, and what their `#[tcx(..)]` says.
 
 use syn::ext::IdentExt as _;
-use syn::{Attribute, Data, Field, Fields, Ident, Index, Member, Type};
+use syn::punctuated::Punctuated;
+use syn::{Attribute, Data, Field, Fields, Ident, Index, Member, Meta, Token, Type};
 
 use crate::errors::Errors;
 use crate::options::{similar, tcx_options};
@@ -27,6 +28,19 @@ pub(crate) struct StateField<'a> {
 }
 
 const OPTIONS: [&str; 2] = ["not_identity", "assume_stateless"];
+
+/// An attribute macro gets `cfg_attr` as it is written. A derive gets what it stands for.
+const HIDDEN: &str = "`#[cached_module]` is expanded before `cfg_attr`, and would not see this option: write the field twice, under \
+                      `#[cfg(..)]` with `#[tcx(..)]`, and under `#[cfg(not(..))]` without it";
+
+/// Whether an attribute is a `cfg_attr` that stands for `#[tcx(..)]`.
+fn has_hidden_option(attribute: &Attribute) -> bool {
+    let inside = |attribute: &Attribute| {
+        attribute.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated).unwrap_or_default()
+    };
+    let is_option = |meta: &Meta| meta.path().is_ident("tcx");
+    attribute.path().is_ident("cfg_attr") && inside(attribute).iter().skip(1).any(is_option)
+}
 
 impl<'a> Shape<'a> {
     pub(crate) fn parse(data: &'a Data, errors: &mut Errors) -> Self {
@@ -75,6 +89,9 @@ impl<'a> StateField<'a> {
         let cfg: Vec<_> = field.attrs.iter().filter(|attribute| attribute.path().is_ident("cfg")).collect();
         if let (Some(cfg), Member::Unnamed(_)) = (cfg.first(), &member) {
             errors.at(cfg, "a field with `cfg` has no fixed number, which is its name in the identity: name the fields of the struct");
+        }
+        for attribute in field.attrs.iter().filter(|attribute| has_hidden_option(attribute)) {
+            errors.at(attribute, HIDDEN);
         }
         let mut parsed =
             Self { member, name, ty: &field.ty, not_identity: false, assume_stateless: false, cfg };

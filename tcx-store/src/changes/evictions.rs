@@ -31,7 +31,16 @@ pub(super) struct Eviction {
 }
 
 /// The most that changes which become one file may say: each is compared with all others.
-pub(super) const MOST: usize = 10_000;
+const MOST: usize = 10_000;
+
+/// What a file of merged changes may have of them.
+pub(super) fn most_evictions() -> usize {
+    #[cfg(test)]
+    if let Some(most) = super::tests::MOST_EVICTIONS.get() {
+        return most;
+    }
+    MOST
+}
 
 /// About as many bytes as a change has that names no segment.
 const CHANGE: usize = 200;
@@ -144,7 +153,7 @@ pub(super) fn bytes(evictions: &[Eviction]) -> Vec<u8> {
 
 /// `None` if they are not all there or too many, or the segments of one are not in order: they would not be found.
 pub(super) fn read(cursor: &mut Cursor<'_>) -> Option<Vec<Eviction>> {
-    let count = cursor.u64().filter(|count| *count <= MOST as u64)?;
+    let count = cursor.u64().filter(|count| *count <= most_evictions() as u64)?;
     let mut evictions = Vec::new();
     for _ in 0..count {
         let (number, before, until) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);

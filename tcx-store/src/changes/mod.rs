@@ -170,6 +170,7 @@ mod tests {
     thread_local! {
         /// Instead of the limit, in this thread.
         pub(super) static MOST_BYTES: Cell<Option<usize>> = const { Cell::new(None) };
+        pub(super) static MOST_EVICTIONS: Cell<Option<usize>> = const { Cell::new(None) };
     }
 
     #[test]

@@ -172,6 +172,12 @@ pub(super) fn payload_of(number: u64, all: u64, mut entries: Vec<Entry<'_>>) -> 
     out
 }
 
+/// What merged changes say of whole segments.
+pub(super) fn whole_of(tables: &[Arc<TombstoneTable>]) -> Whole {
+    let all = tables.iter().map(|table| table.all).max().unwrap_or(0);
+    Whole::together(tables.iter().map(|table| &table.whole)).of_changes(|number| number > all)
+}
+
 /// Writes the merged file of these tables, which hold every tombstone up to `number`.
 ///
 /// They are gone through three times, so that nothing is held per name.
@@ -183,7 +189,7 @@ pub(super) fn write_merged(
 ) -> io::Result<()> {
     let all = tables.iter().map(|table| table.all).max().unwrap_or(0);
     let newest = tables.iter().map(|table| table.newest).max().unwrap_or(0);
-    let whole = Whole::together(tables.iter().map(|table| &table.whole)).of_changes(|number| number > all);
+    let whole = whole_of(tables);
     let (mut len, mut names, mut lengths) = (0, 0, Vec::new());
     let mut kind = KIND_MERGED;
     for entry in Merge::new(tables, all) {

@@ -231,7 +231,7 @@ fn append(
         out.resize(before + part.len(), 0);
         return unpack(&mut out[before..]);
     }
-    SCRATCH.with_borrow_mut(|scratch| {
+    let append_by = |scratch: &mut Vec<u8>| {
         scratch.clear();
         scratch.resize(part.len(), 0);
         unpack(scratch)?;
@@ -239,5 +239,48 @@ fn append(
         // A segment that has no chunks may have large parts.
         scratch.shrink_to(super::codec::MOST_CHUNK);
         Some(())
-    })
+    };
+    // A thread that ends has none.
+    if SCRATCH.try_with(|_| ()).is_err() {
+        return append_by(&mut Vec::new());
+    }
+    SCRATCH.with_borrow_mut(append_by)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads a part of a chunk when its thread ends: after the memory that such reads share is gone, if that was used later.
+    struct ReadsAtTheEnd(std::sync::mpsc::Sender<Vec<u8>>);
+
+    impl Drop for ReadsAtTheEnd {
+        fn drop(&mut self) {
+            self.0.send(part_of_chunk()).unwrap();
+        }
+    }
+
+    fn part_of_chunk() -> Vec<u8> {
+        let mut out = Vec::new();
+        let unpack = |chunk: &mut [u8]| {
+            (0..).zip(chunk).for_each(|(number, byte)| *byte = number);
+            Some(())
+        };
+        append(0..8, &(2..5), &mut out, unpack).unwrap();
+        out
+    }
+
+    #[test]
+    fn a_thread_that_ends_reads_parts_of_chunks() {
+        thread_local! {
+            static LAST: RefCell<Option<ReadsAtTheEnd>> = const { RefCell::new(None) };
+        }
+        let (tell, read) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            LAST.set(Some(ReadsAtTheEnd(tell)));
+            part_of_chunk()
+        });
+        assert_eq!(thread.join().unwrap(), [2, 3, 4]);
+        assert_eq!(read.recv().unwrap(), [2, 3, 4]);
+    }
 }

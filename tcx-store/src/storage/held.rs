@@ -6,6 +6,8 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use super::operations::FileOperations;
+#[cfg(unix)]
+use super::operations::open_dir;
 use super::{FileInfo, Held};
 
 /// An open directory. Elsewhere than on Unix, where a program cannot remove files in one, it is known by its path: there no process
@@ -19,9 +21,7 @@ pub(crate) struct Dir {
 #[cfg(unix)]
 impl Dir {
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        use rustix::fs::{Mode, OFlags};
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECTORY;
-        Ok(Self { file: File::from(rustix::fs::open(path, flags, Mode::empty())?) })
+        Ok(Self { file: open_dir(path)? })
     }
 
     /// What the file system says of the file in this directory that has the last name of `path`.

@@ -95,7 +95,7 @@ impl FileOperations for System {
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        File::open(path)?.sync_all()
+        open_dir(path)?.sync_all()
     }
 
     fn hold(&self, path: &Path) -> io::Result<Dir> {
@@ -156,6 +156,19 @@ fn open_regular(path: &Path) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(not_a_file()) }
 }
 
+/// A pipe in the place of the directory would block forever.
+#[cfg(unix)]
+pub(super) fn open_dir(path: &Path) -> io::Result<File> {
+    use rustix::fs::{Mode, OFlags};
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECTORY;
+    Ok(File::from(rustix::fs::open(path, flags, Mode::empty())?))
+}
+
+#[cfg(not(unix))]
+fn open_dir(path: &Path) -> io::Result<File> {
+    File::open(path)
+}
+
 #[cfg(not(unix))]
 fn open_regular(path: &Path) -> io::Result<File> {
     if fs::symlink_metadata(path)?.is_file() { File::open(path) } else { Err(not_a_file()) }
@@ -184,4 +197,20 @@ fn rename_no_replace(from: &Path, to: &Path) -> io::Result<()> {
 #[cfg(not(target_os = "linux"))]
 fn rename_no_replace(_: &Path, _: &Path) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipe_in_the_place_of_a_directory_is_an_error_and_is_not_waited_for() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("module");
+        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let (tell, synced) = std::sync::mpsc::channel();
+        std::thread::spawn(move || tell.send(System.sync_dir(&path).is_err()));
+        assert_eq!(synced.recv_timeout(std::time::Duration::from_mins(1)), Ok(true), "it waits for a writer");
+    }
 }

@@ -16,6 +16,7 @@ use crate::schema::key::Keys;
 use crate::stats::causes::Cause;
 use crate::storage::name::FileName;
 use crate::store::Store;
+use crate::write::Writer;
 
 impl Store {
     /// Looks rows up before values are put for the missing ones. With `recompute`, all rows that it has not put itself are
@@ -242,6 +243,10 @@ impl Store {
             )));
         }
         let writer = if self.is_inherited() { None } else { Some(self.writer()?) };
+        if writer.is_some_and(Writer::is_own_thread) {
+            let message = "an attestation adds rows to the store whose rows it attests, which may have no room for them before it has answered: add them elsewhere";
+            return Err(Error::invalid(message));
+        }
         let keeping = Keeping {
             attestation: attestation.cloned(),
             losses: losses.clone(),

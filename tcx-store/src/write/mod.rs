@@ -157,7 +157,7 @@ impl Writer {
     }
 
     /// Whether the calling thread is one that would wait for itself.
-    fn is_own_thread(&self) -> bool {
+    pub(crate) fn is_own_thread(&self) -> bool {
         role_for(Arc::as_ptr(&self.core).addr()) == Some(Role::Writes)
     }
 

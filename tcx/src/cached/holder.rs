@@ -108,6 +108,8 @@ impl<M: CachedModule> Holder<M> {
                 "add every field of the built module to that identity, in order",
             ));
         }
+        // The one that was announced had another type of this name, perhaps.
+        identity.check_names(M::ID)?;
         self.keep(Module::ForOne(Built::new(module, identity)));
         Ok(())
     }

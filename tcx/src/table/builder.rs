@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use super::Table;
 use super::validate::Validate;
@@ -151,9 +152,9 @@ impl<T: CacheableOutput, K: KeyKind> TableBuilder<T, K> {
         output_device.check()?;
         let rows = cache.open_rows::<T, K>(&id, &identity, &Device::CPU)?;
         let shared = cache.shared().clone();
-        let (gather, computing) = (Gather::default(), Alone::default());
+        let (gather, computing, turn) = (Gather::default(), Alone::default(), Arc::default());
         let max_bytes = cache.settings().limit();
-        Ok(Table { shared, id, rows, validate, max_bytes, gather, output_device, computing, keys })
+        Ok(Table { shared, id, rows, validate, max_bytes, gather, output_device, computing, turn, keys })
     }
 }
 

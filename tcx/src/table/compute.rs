@@ -53,11 +53,21 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
     pub(super) fn compute_missing<I>(
         &self,
         ids: &[I],
-        mut rows: Found,
+        rows: Found,
         compute: impl FnOnce(Missing<'_, I>) -> Result<(T, Partial)>,
     ) -> Result<Found> {
         // Before the lock is taken: a closure, which holds that of its handle, waits for no claim.
         let _claim = self.claim(&rows)?;
+        self.compute_claimed(ids, rows, compute)
+    }
+
+    /// As [`compute_missing`](Self::compute_missing), once the caller has claimed what may have to be computed.
+    pub(super) fn compute_claimed<I>(
+        &self,
+        ids: &[I],
+        mut rows: Found,
+        compute: impl FnOnce(Missing<'_, I>) -> Result<(T, Partial)>,
+    ) -> Result<Found> {
         let _alone = self.compute_alone()?;
         // Another request may have computed them meanwhile.
         self.rows.lookup_again(&mut rows)?;
@@ -83,20 +93,31 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
     /// Claims what may have to be computed, after the requests of other handles and threads that compute some of it. `None` if
     /// rows are not shared.
     fn claim(&self, rows: &Lookup) -> Result<Option<Claim>> {
+        let mut claimant = Claimant::blocking();
+        let samples = self.to_claim(rows);
+        loop {
+            match self.try_claim(&mut claimant, &samples)? {
+                None => return Ok(None),
+                Some(Claimed::All(claim)) => return Ok(Some(claim)),
+                Some(Claimed::Held(wait)) => claimant.wait(wait),
+            }
+        }
+    }
+
+    /// Claims these samples, unless there is a request to wait for first. `None` if rows are not shared.
+    pub(super) fn try_claim(&self, claimant: &mut Claimant, samples: &[u64]) -> Result<Option<Claimed>> {
         self.shared.check_process()?;
         let Some(claims) = self.rows.claims() else { return Ok(None) };
+        claimant.claim(claims, samples).map(Some).map_err(|_| self.shared.forked())
+    }
+
+    /// The samples that may have to be computed.
+    pub(super) fn to_claim(&self, rows: &Lookup) -> Vec<u64> {
         let digest = |position| rows.keys().digest(position);
         // Which found values are rejected is not known before the lock is held.
-        let samples: Vec<u64> = match self.validate {
+        match self.validate {
             None => rows.all_missing_positions().map(digest).collect(),
             Some(_) => (0..rows.len()).map(digest).collect(),
-        };
-        let mut claimant = Claimant::blocking();
-        loop {
-            match claimant.claim(claims, &samples).map_err(|_| self.shared.forked())? {
-                Claimed::All(claim) => return Ok(Some(claim)),
-                Claimed::Held(wait) => claimant.wait(wait),
-            }
         }
     }
 

@@ -4,6 +4,7 @@ mod asynchronous;
 mod builder;
 mod compute;
 mod partial;
+mod turn;
 mod validate;
 
 pub use builder::TableBuilder;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 
 use tcx_store::{Column, Keys, Lookup, RecomputeSession, RowFacts, Stats, Store};
 
+use turn::Turn;
 use validate::{Validate, select};
 
 use crate::cache::Shared;
@@ -60,6 +62,8 @@ pub struct Table<T, K = StringIds> {
     output_device: Device,
     /// Only one thread at a time computes or stores values with this handle.
     computing: Alone<()>,
+    /// Tasks wait for it, before one of them waits for `computing` in a thread.
+    turn: Arc<Turn>,
     keys: PhantomData<fn() -> K>,
 }
 

@@ -3,6 +3,7 @@
 use tcx_store::Keys;
 
 use super::Table;
+use crate::cache::gather::Found;
 use crate::ids::name::text;
 use crate::ids::{Id, KeyKind};
 use crate::module::missing::Missing;
@@ -12,6 +13,13 @@ use crate::{Error, ErrorKind, LoadFailure, Result};
 
 /// What fails if a closure does.
 const COMPUTING: &str = "computing the values";
+
+/// What a table has for some ids.
+pub(super) enum Looked<T> {
+    Found(T),
+    /// Rows of which some are missing, or are not valid.
+    Missing(Box<Found>),
+}
 
 impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
     /// As [`get_or_compute`](Self::get_or_compute), with a closure that may fail for some ids: for requests to a server. It returns the
@@ -53,16 +61,24 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
         ids: &[I],
         compute: impl FnOnce(Missing<'_, I>) -> Result<(T, Partial)>,
     ) -> Result<T> {
+        match self.look(ids)? {
+            Looked::Found(values) => Ok(values),
+            Looked::Missing(rows) => self.values(self.compute_missing(ids, *rows, compute)?),
+        }
+    }
+
+    /// The values of these ids, if all are stored and valid.
+    pub(super) fn look<I: Id<K>>(&self, ids: &[I]) -> Result<Looked<T>> {
         let rows = self.gather.look_up(&self.rows, self.pack(ids)?)?;
         if rows.missing() > 0 {
-            return self.values(self.compute_missing(ids, rows, compute)?);
+            return Ok(Looked::Missing(rows.into()));
         }
         let values = self.read(rows)?;
         if self.check(&values).is_ok() {
-            return Ok(values);
+            return Ok(Looked::Found(values));
         }
-        let rows = self.rows.peek(self.pack(ids)?)?;
-        self.values(self.compute_missing(ids, rows.into(), compute)?)
+        let rows: Found = self.rows.peek(self.pack(ids)?)?.into();
+        Ok(Looked::Missing(rows.into()))
     }
 
     /// The error that names the ids that failed, if any did.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use tcx_store::{Column, Keys, Lookup};
 
 use super::Table;
+use crate::cache::claims::Entered;
 use crate::cache::gather::Found;
 use crate::ids::KeyKind;
 use crate::module::partial::Partial;
@@ -25,6 +26,8 @@ impl<T: CacheableOutput, K: KeyKind> Table<T, K> {
     /// Why the values are rejected; `what` says that they are, if their function does not.
     fn verdict(&self, values: &T, what: &str) -> Result<()> {
         let Some(validate) = &self.validate else { return Ok(()) };
+        // The lock of the table may be held, as by its closure.
+        let _computing = Entered::computing();
         validate(values).map_err(|error| error.returned_by(|| what).of_kind(ErrorKind::InvalidOutput))
     }
 

@@ -91,6 +91,10 @@ pub(crate) struct Tree<T> {
     children: Vec<Tree<T>>,
 }
 
+fn tree_is_stateless(tree: &Tree<i64>) -> ::feature_cache::Identity {
+    ::feature_cache::Identity::of(tree)
+}
+
 /// A list that calls itself `Self`.
 #[derive(Stateless)]
 #[tcx(crate = ::feature_cache)]

@@ -31,8 +31,8 @@ const STEPS: usize = 300;
 /// 870,015,881, a thread had found the module to be gone when another created a change. In 940,005,640, rows were sealed on a machine after a
 /// change that the copy of the module that had come in its place does not have: they wait there.
 /// In 940,014,896, a version to come gave its change a number before the newest merged changes. In 940,021,078, a process had received another
-/// change of the number that it gave to its own.
-const FAILED: [u64; 14] = [
+/// change of the number that it gave to its own. In 940,058,622, a process forked before it had taken back what had strayed.
+const FAILED: [u64; 15] = [
     72,
     172,
     3616,
@@ -47,6 +47,7 @@ const FAILED: [u64; 14] = [
     940_005_640,
     940_014_896,
     940_021_078,
+    940_058_622,
 ];
 
 /// Simulations beside each other. Each takes turns between threads, and leaves processors idle.

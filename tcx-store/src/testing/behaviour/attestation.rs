@@ -98,6 +98,23 @@ fn an_attestation_that_flushes_its_own_store_gets_an_error() {
 }
 
 #[test]
+fn an_attestation_that_adds_rows_to_its_own_store_gets_an_error_whether_or_not_there_is_room() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), spec(), &Options::default()).unwrap();
+    let adds = Arc::downgrade(&store);
+    let attestation = Attestation::new(move || {
+        let added = adds.upgrade().map(|store| {
+            let mut lookup = store.lookup(keys(&["b"])).unwrap();
+            store.insert(&mut lookup, &[0], column(&[2])).unwrap_err().to_string()
+        });
+        Err(added.unwrap_or_default())
+    });
+    insert(&store, "a", 1, &attestation).unwrap();
+    let error = format!("{:#}", store.flush().unwrap_err());
+    assert!(error.contains("an attestation adds rows to the store whose rows it attests"), "{error}");
+}
+
+#[test]
 fn once_refused_later_rows_of_the_source_are_neither_taken_nor_served() {
     let dir = tempfile::tempdir().unwrap();
     let store = process(dir.path());

@@ -129,7 +129,7 @@ impl Objects {
         let fault = self.begin("put", key)?;
         let written = {
             let mut state = self.world.folder.state();
-            self.world.strays.note(&state, name(key), bytes, &self.life);
+            self.world.strays.note(&state, name(key), bytes, self.process, &self.life);
             self.add(&mut state, key, bytes);
             facts(&state, key).ok_or(Refusal::Absent)?
         };
@@ -149,7 +149,7 @@ impl Objects {
             if name(key).starts_with("change-") {
                 creation.happens(&state, bytes);
             }
-            self.world.strays.note(&state, name(key), bytes, &self.life);
+            self.world.strays.note(&state, name(key), bytes, self.process, &self.life);
             self.add(&mut state, key, bytes);
             facts(&state, key).ok_or(Refusal::Absent)?
         };

@@ -257,6 +257,7 @@ impl Simulation {
     pub(super) fn fork(&mut self, process: usize) {
         self.world.note(|| format!("process {process} forks"));
         self.end_threads(process);
+        self.world.strays.note_fork(process);
         self.processes[process].forked();
     }
 

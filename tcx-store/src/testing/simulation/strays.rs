@@ -23,8 +23,12 @@ pub(super) type Life = Arc<()>;
 struct Stray {
     name: String,
     bytes: Arc<[u8]>,
-    /// Of the process that has sent it.
+    /// The process that has sent it.
+    process: usize,
+    /// Of that process.
     life: Weak<()>,
+    /// Only a child of that process goes on, which takes nothing back.
+    is_left: bool,
     /// It can be there again in a copy only.
     is_taken_back: bool,
 }
@@ -35,11 +39,16 @@ pub(super) struct Strays(Mutex<Vec<Stray>>);
 
 impl Strays {
     /// A process sends this to the folder.
-    pub(super) fn note(&self, folder: &State, name: &str, bytes: &[u8], life: &Life) {
+    pub(super) fn note(&self, folder: &State, name: &str, bytes: &[u8], process: usize, life: &Life) {
         if is_astray(folder, name, bytes) {
-            let (name, life) = (name.to_owned(), Arc::downgrade(life));
-            self.all().push(Stray { name, bytes: bytes.into(), life, is_taken_back: false });
+            let (name, bytes, life) = (name.to_owned(), bytes.into(), Arc::downgrade(life));
+            self.all().push(Stray { name, bytes, process, life, is_left: false, is_taken_back: false });
         }
+    }
+
+    /// A process has forked, and has ended.
+    pub(super) fn note_fork(&self, process: usize) {
+        self.all().iter_mut().filter(|own| own.process == process).for_each(|own| own.is_left = true);
     }
 
     /// A process has removed this from the folder.
@@ -55,7 +64,8 @@ impl Strays {
         };
         let strays = self.all();
         let left = strays.iter().filter(is_there);
-        left.map(|own| (own.name.clone(), own.is_taken_back || own.life.strong_count() == 0)).collect()
+        let is_expected = |own: &Stray| own.is_taken_back || own.is_left || own.life.strong_count() == 0;
+        left.map(|own| (own.name.clone(), is_expected(own))).collect()
     }
 
     fn all(&self) -> MutexGuard<'_, Vec<Stray>> {
@@ -138,15 +148,22 @@ mod tests {
     #[test]
     fn what_strays_is_excused_once_its_process_has_ended_or_has_taken_it_back() {
         let (folder, strays, life) = (folder(), Strays::default(), Life::default());
-        strays.note(&folder, CHANGE, b"bytes", &life);
+        strays.note(&folder, CHANGE, b"bytes", 0, &life);
         assert_eq!(strays.left(&folder), [(CHANGE.to_owned(), false)], "its process has to take it back");
         drop(life);
         assert_eq!(strays.left(&folder), [(CHANGE.to_owned(), true)]);
 
         let (strays, life) = (Strays::default(), Life::default());
-        strays.note(&folder, CHANGE, b"bytes", &life);
+        strays.note(&folder, CHANGE, b"bytes", 0, &life);
         strays.note_removal(CHANGE);
         assert_eq!(strays.left(&folder), [(CHANGE.to_owned(), true)], "it came with a copy");
+
+        let (strays, life) = (Strays::default(), Life::default());
+        strays.note(&folder, CHANGE, b"bytes", 0, &life);
+        strays.note_fork(1);
+        assert_eq!(strays.left(&folder), [(CHANGE.to_owned(), false)], "another process has forked");
+        strays.note_fork(0);
+        assert_eq!(strays.left(&folder), [(CHANGE.to_owned(), true)], "its child takes nothing back");
     }
 
     #[test]
@@ -156,11 +173,11 @@ mod tests {
         let file = folder.files[CHANGE].clone();
         for number in [2, 3] {
             folder.files.insert(merged(number), file.clone());
-            strays.note(&folder, &merged(number), b"bytes", &life);
+            strays.note(&folder, &merged(number), b"bytes", 0, &life);
         }
         drop(life);
         assert_eq!(strays.left(&folder), [(merged(3), true)], "change 2 is there");
-        strays.note(&folder, CHANGE, b"bytes", &Life::default());
+        strays.note(&folder, CHANGE, b"bytes", 0, &Life::default());
         assert_eq!(strays.left(&folder), [(merged(3), true)], "change 1 is merged");
         folder.files.insert(FileName::Change(4).to_string(), file);
         assert_eq!(strays.left(&folder), [], "another process has gone by them");
@@ -169,9 +186,9 @@ mod tests {
     #[test]
     fn a_change_of_another_process_or_one_that_others_lead_to_has_not_strayed() {
         let (mut folder, strays, life) = (folder(), Strays::default(), Life::default());
-        strays.note(&folder, CHANGE, b"other", &life);
+        strays.note(&folder, CHANGE, b"other", 0, &life);
         assert_eq!(strays.left(&folder), [], "another process has created the one that is there");
-        strays.note(&folder, CHANGE, b"bytes", &life);
+        strays.note(&folder, CHANGE, b"bytes", 0, &life);
         let before = folder.files[CHANGE].clone();
         folder.files.insert("change-00000000000000000001".to_owned(), before);
         assert_eq!(strays.left(&folder), []);

@@ -243,6 +243,25 @@ struct Owned {
     size: i64,
 }
 
+#[crate::cached_module(id = "generic_fields_with_cfg_v1", key = i64)]
+struct OfSteps<T> {
+    #[cfg(not(test))]
+    gone: Absent<T>,
+    #[cfg(test)]
+    #[cfg(not(doc))]
+    step: Vec<T>,
+    size: i64,
+}
+
+impl crate::Extractor for OfSteps<String> {
+    type Input = Vec<i64>;
+    type Output = Vec<i64>;
+
+    fn forward(&self, inputs: &Vec<i64>) -> crate::Result<Vec<i64>> {
+        Ok(inputs.clone())
+    }
+}
+
 impl crate::Extractor for Borrowed<'_> {
     type Input = Vec<i64>;
     type Output = Vec<i64>;
@@ -266,4 +285,27 @@ fn fields_that_the_compiler_leaves_out_are_no_part_of_a_module() {
     let borrowed = Borrowed { size: 224, name: "b" };
     assert_eq!(lines(&borrowed), "self = Borrowed\nsize = 224i64\nname = \"b\"");
     assert_eq!(lines(&Owned { size: 224 }), "self = Owned\nsize = 224i64");
+    let generic = OfSteps { step: vec!["a".to_owned()], size: 224 };
+    assert!(
+        lines(&generic).ends_with("\nstep = 1 item\nstep[0] = \"a\"\nsize = 224i64"),
+        "{}",
+        lines(&generic)
+    );
+}
+
+/// Its fields mention itself: whether they are Stateless follows from its parameters.
+#[derive(Stateless)]
+#[tcx(crate = crate)]
+enum Tree<T, const N: usize> {
+    Leaf([T; N]),
+    Both(Box<Self>, Vec<Tree<T, N>>),
+}
+
+#[test]
+fn a_generic_type_may_contain_itself() {
+    let leaf = |value: i64| Tree::Leaf([value]);
+    let (one, other) =
+        (Tree::Both(Box::new(leaf(1)), vec![leaf(2)]), Tree::Both(Box::new(leaf(1)), vec![leaf(3)]));
+    assert_ne!(lines(&one), lines(&other));
+    assert!(lines(&one).contains("1[0].0[0] = 2i64"), "{}", lines(&one));
 }
