@@ -12,11 +12,11 @@ pub(crate) fn expand(arguments: &Arguments, item: &ItemStruct, errors: &mut Erro
     let (runtime, name) = (&arguments.runtime, &item.ident);
     let shape = Shape::of(&item.fields, errors);
     let stateless = stateless::expand(runtime, name, &item.generics, &shape);
-    let mut generics = item.generics.clone();
+    let mut generics = stateless::where_stateless(runtime, name, &item.generics, &shape);
     if !item.generics.params.is_empty() {
-        // Which parameters it is an extractor for, and Stateless, is known where it is used.
+        // Which parameters it is an extractor for is known where it is used.
         let (_, ty_generics, _) = item.generics.split_for_impl();
-        let bound = parse_quote!(#name #ty_generics: #runtime::Stateless + #runtime::Extractor);
+        let bound = parse_quote!(#name #ty_generics: #runtime::Extractor);
         generics.make_where_clause().predicates.push(bound);
     }
     let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();

@@ -11,7 +11,7 @@ use syn::punctuated::Punctuated;
 use syn::{Fields, Ident, Item, ItemStruct, Path, Token, parse_quote};
 
 use crate::errors::Errors;
-use crate::stateless::IS_STATELESS_ALREADY;
+use crate::stateless::{IS_STATELESS_ALREADY, has_hidden_option};
 use arguments::Arguments;
 
 pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
@@ -85,7 +85,7 @@ fn refuse_name(name: &Ident, errors: &mut Errors) {
     }
 }
 
-/// The struct without `#[tcx(..)]`, which means nothing to the compiler.
+/// The struct without `#[tcx(..)]`, which means nothing to the compiler, and without what hides one, which is reported.
 fn without_options(mut item: ItemStruct) -> ItemStruct {
     let fields = match &mut item.fields {
         Fields::Named(fields) => &mut fields.named,
@@ -93,7 +93,7 @@ fn without_options(mut item: ItemStruct) -> ItemStruct {
         Fields::Unit => return item,
     };
     for field in fields {
-        field.attrs.retain(|attribute| !attribute.path().is_ident("tcx"));
+        field.attrs.retain(|attribute| !attribute.path().is_ident("tcx") && !has_hidden_option(attribute));
     }
     item
 }

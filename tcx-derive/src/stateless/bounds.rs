@@ -36,6 +36,22 @@ pub(super) fn bounds(runtime: &Runtime, name: &Ident, generics: &Generics, shape
     bounds
 }
 
+/// The generics with bounds that say as much, for code beside that of the derive. Those of fields refer to it where these have a `cfg`.
+pub(crate) fn where_stateless(
+    runtime: &Runtime,
+    name: &Ident,
+    generics: &Generics,
+    shape: &Shape<'_>,
+) -> Generics {
+    if shape.fields().iter().all(|field| field.cfg.is_empty()) || generics.params.is_empty() {
+        return bounds(runtime, name, generics, shape).generics;
+    }
+    let mut bounded = generics.clone();
+    let (_, used, _) = generics.split_for_impl();
+    bounded.make_where_clause().predicates.push(parse_quote!(#name #used: #runtime::Stateless));
+    bounded
+}
+
 fn of_itself() -> Ident {
     Ident::new("Self", Span::call_site())
 }

@@ -11,8 +11,9 @@ use syn::{DeriveInput, PathSegment};
 use crate::errors::Errors;
 use crate::options::container_options;
 use crate::runtime::Runtime;
+pub(crate) use bounds::where_stateless;
 pub(crate) use expand::expand;
-pub(crate) use model::Shape;
+pub(crate) use model::{Shape, has_hidden_option};
 
 /// What to do with a derive beside `#[cached_module]`, on whichever side.
 pub(crate) const IS_STATELESS_ALREADY: &str =

@@ -34,7 +34,7 @@ const HIDDEN: &str = "`#[cached_module]` is expanded before `cfg_attr`, and woul
                       `#[cfg(..)]` with `#[tcx(..)]`, and under `#[cfg(not(..))]` without it";
 
 /// Whether an attribute is a `cfg_attr` that stands for `#[tcx(..)]`.
-fn has_hidden_option(attribute: &Attribute) -> bool {
+pub(crate) fn has_hidden_option(attribute: &Attribute) -> bool {
     let inside = |attribute: &Attribute| {
         attribute.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated).unwrap_or_default()
     };
