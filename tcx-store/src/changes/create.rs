@@ -272,6 +272,9 @@ impl KnownChanges {
         if matches!(learned.read_next(storage), Read::Vanished) {
             return Err(io::Error::other(format!("change {number} exists but cannot be found")));
         }
+        // Also what was known before: an older copy may have come in between, and have a change of a process that has not noticed yet. That
+        // takes it back, because the changes before it are missing.
+        self.compare(storage).confirmed()?;
         learned.compare(storage).confirmed()?;
         *self = learned;
         self.announce();

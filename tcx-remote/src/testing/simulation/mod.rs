@@ -32,7 +32,8 @@ const STEPS: usize = 300;
 /// change that the copy of the module that had come in its place does not have: they wait there.
 /// In 940,014,896, a version to come gave its change a number before the newest merged changes. In 940,021,078, a process had received another
 /// change of the number that it gave to its own. In 940,058,622, a process forked before it had taken back what had strayed.
-const FAILED: [u64; 15] = [
+/// In 940,091,361, a process went by a change of another one, which that took back from an older copy.
+const FAILED: [u64; 16] = [
     72,
     172,
     3616,
@@ -48,6 +49,7 @@ const FAILED: [u64; 15] = [
     940_014_896,
     940_021_078,
     940_058_622,
+    940_091_361,
 ];
 
 /// Simulations beside each other. Each takes turns between threads, and leaves processors idle.
