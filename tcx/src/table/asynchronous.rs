@@ -15,8 +15,9 @@ use crate::output::CacheableOutput;
 
 impl<T: CacheableOutput + Send + 'static, K: KeyKind> Table<T, K> {
     /// As [`get_or_compute`](Self::get_or_compute), of ids that the future owns, in any tokio runtime: one of its threads for blocking
-    /// work looks the values up and calls `compute`, so no other task waits for it. A request that waits for another one, because it has equal
-    /// ids or computes with this table, has no thread until then. Nothing begins before the future is polled. Dropping it cancels work that has not begun; work that has begun runs to its end, and its values are stored.
+    /// work looks the values up and calls `compute`, so no other task waits for it. A request that waits for another one, because it has
+    /// equal ids or computes with this table, has no thread until then. Nothing begins before the future is polled. Dropping it
+    /// cancels work that has not begun; work that has begun runs to its end, and its values are stored.
     ///
     /// In `compute`, `Handle::block_on` waits for a future of the runtime.
     ///

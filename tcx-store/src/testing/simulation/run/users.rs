@@ -94,7 +94,7 @@ impl Simulation {
         oracle.invalidated(invalidation);
     }
 
-    /// The number of the change to come. There is none while there is no change 0, and while a change is missing that was not merged: nothing
+    /// The number of the change to come; `None` while there is no change 0, and while a change is missing that was not merged: nothing
     /// is invalidated in an incomplete copy.
     fn next_change(&self) -> Option<u64> {
         let numbers = |prefix| {
