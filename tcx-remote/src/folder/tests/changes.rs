@@ -7,7 +7,7 @@ use tcx_store::Keys;
 use tcx_store::unstable::Storage;
 use tcx_test_s3::{Fault, Operation, Server};
 
-use super::{deny_segments, folder, has, invalidate, key, machine, segment};
+use super::{deny_segments, folder, has, invalidate, key, machine, segment, wait_for_planned};
 use crate::copy::files::change;
 use crate::folder::RemoteFolder;
 
@@ -41,9 +41,7 @@ fn a_change_is_created_again_if_the_one_before_it_came_while_it_was_taken_back()
     server.fail_next(Operation::Delete, &change(2), Fault::Late(Duration::from_secs(1)));
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            while server.planned() > 0 {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            wait_for_planned(&server);
             server.put(&key(&change(1)), &before);
         });
         assert!(folder.create_if_absent(&change(2), b"a tombstone").unwrap());
@@ -63,9 +61,7 @@ fn a_change_is_not_created_again_while_a_removal_of_it_may_come_a_second_time() 
     server.fail_next(Operation::Delete, &change(2), Fault::Late(Duration::from_secs(1)));
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            while server.planned() > 0 {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            wait_for_planned(&server);
             server.put(&key(&change(1)), &before);
         });
         folder.create_if_absent(&change(2), b"a tombstone").unwrap_err();
@@ -111,9 +107,7 @@ fn a_change_that_is_replaced_between_a_look_and_its_arrival_is_not_taken_for_the
     server.fail_next(Operation::Get, &change(1), Fault::Late(Duration::from_secs(1)));
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            while server.planned() > 0 {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            wait_for_planned(&server);
             server.put(&key(&change(1)), &after);
         });
         assert_eq!(&folder.map(&change(1)).unwrap()[..], after);
@@ -221,9 +215,7 @@ fn no_process_goes_by_a_change_of_another_in_an_older_copy_that_lacks_those_befo
     server.fail_next(Operation::Put, &change(3), Fault::Late(Duration::from_secs(1)));
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            while server.planned() > 0 {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            wait_for_planned(&server);
             server.put(&key(&change(3)), &other);
             server.remove(&key(&change(2)));
         });
@@ -319,9 +311,7 @@ fn a_change_that_could_not_be_created_again_is_created_again_later() {
     server.fail_next(Operation::Delete, &change(2), Fault::Late(Duration::from_secs(1)));
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            while server.planned() > 0 {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            wait_for_planned(&server);
             // Not the first creation, which has happened.
             (0..10).for_each(|_| server.fail_next(Operation::Put, &change(2), Fault::Denied));
             server.put(&key(&change(1)), &before);

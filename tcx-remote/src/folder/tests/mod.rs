@@ -72,6 +72,13 @@ pub(super) fn has(server: &Server, name: &str) -> bool {
     server.object(&key(name)).is_some()
 }
 
+/// Waits until all faults that were planned have begun.
+pub(super) fn wait_for_planned(server: &Server) {
+    while server.planned() > 0 {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
 /// From now on no thread of this folder sends by itself what comes to wait.
 pub(super) fn stop_senders(folder: &RemoteFolder) {
     folder.0.state(|state| state.departures.senders = SENDERS).unwrap();
