@@ -106,6 +106,11 @@ fn derived_nonce(what: &[u8], instance: Random, number: u64) -> Random {
 }
 
 impl KnownChanges {
+    /// Whether the folder is known by another change than before.
+    pub(crate) fn has_another_anchor(&self, before: &Self) -> bool {
+        self.anchor != before.anchor
+    }
+
     /// Compares change 0 and the newest known change with what is in the folder now.
     pub(crate) fn compare(&self, storage: &dyn Storage) -> Compared {
         let Some(origin) = self.origin else { return Compared::Same };

@@ -195,7 +195,11 @@ impl Live {
 
     /// Whether the folder is the one in which this was learned: else the segments are let go of.
     fn confirm(&mut self, changes: &KnownChanges, opened: &[SegmentName]) -> Result<bool> {
-        let compared = changes.compare(&*self.storage);
+        let mut compared = changes.compare(&*self.storage);
+        if matches!(compared, Compared::Same) && changes.has_another_anchor(&self.changes) {
+            // An older copy may have come in between, with a change of a process that has not noticed yet, and takes it back soon.
+            compared = self.changes.compare(&*self.storage);
+        }
         if matches!(compared, Compared::Same) {
             return Ok(true);
         }

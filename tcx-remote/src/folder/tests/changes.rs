@@ -3,11 +3,10 @@
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use tcx_store::Keys;
 use tcx_store::unstable::Storage;
 use tcx_test_s3::{Fault, Operation, Server};
 
-use super::{deny_segments, folder, has, invalidate, key, machine, segment, wait_for_planned};
+use super::{deny_segments, folder, has, invalidate, key, segment, wait_for_planned};
 use crate::copy::files::change;
 use crate::folder::RemoteFolder;
 
@@ -200,29 +199,6 @@ fn a_change_is_taken_back_though_another_one_of_its_number_is_known() {
         folder.create_if_absent(&change(2), b"a tombstone").unwrap_err();
         assert!(!has(&server, &change(2)), "{known:?}");
     }
-}
-
-/// Its process takes it back soon: what counts on it would be behind a gap.
-#[test]
-fn no_process_goes_by_a_change_of_another_in_an_older_copy_that_lacks_those_before_it() {
-    let server = Server::start();
-    invalidate(&server, 3);
-    let other = server.object(&key(&change(3))).unwrap();
-    server.remove(&key(&change(3)));
-    let (_tier, store) = machine(&server);
-    store.refresh().unwrap();
-    // After the comparison: an older copy comes into place, and with it the change of a process that has not noticed yet.
-    server.fail_next(Operation::Put, &change(3), Fault::Late(Duration::from_secs(1)));
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            wait_for_planned(&server);
-            server.put(&key(&change(3)), &other);
-            server.remove(&key(&change(2)));
-        });
-        let error = format!("{:#}", store.invalidate(&Keys::ints([7], 0)).unwrap_err());
-        assert!(error.contains("its change 2 is not the one read before"), "{error}");
-    });
-    assert!(!has(&server, &change(4)));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The folder of a module on a test server: what happens between two requests, or while another process holds a lock.
 
 mod changes;
+mod learned;
 mod merged;
 mod spool;
 

@@ -167,6 +167,8 @@ fn a_row_that_is_computed_after_a_comparison_has_failed_does_not_displace_its_re
         Operation::Invalidate(Matcher::Keys(vec!["b3"])),
         Operation::Lookup { keys: vec!["a1"], view: 0, replaces: None },
     ] {
+        // The last listing is of some time ago.
+        script.0.world.folder.clock.advance(100);
         script.pause(1, operation, "map", CHANGE_0);
         script.0.go(1, Until::Done, unreadable);
     }

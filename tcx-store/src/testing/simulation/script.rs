@@ -71,13 +71,13 @@ impl Script {
         file: &'static str,
     ) {
         self.0.start(process, operation, Until::At(call, file));
-        assert!(self.0.is_paused(process), "it comes to {call} {file}");
+        self.assert_paused(process, call, file);
     }
 
     /// The process goes on, and stops before the next storage call of this name for this file.
     pub(super) fn pause_again(&mut self, process: usize, call: &'static str, file: &'static str) {
         self.0.go(process, Until::At(call, file), None);
-        assert!(self.0.is_paused(process), "it comes to {call} {file}");
+        self.assert_paused(process, call, file);
     }
 
     /// The process goes on to the end of its operation.
@@ -101,7 +101,7 @@ impl Script {
         file: &'static str,
     ) {
         self.0.go(process, Until::At(call, file), Some(fault));
-        assert!(self.0.is_paused(process), "it comes to {call} {file} again");
+        self.assert_paused(process, call, file);
     }
 
     pub(super) fn refresh(&mut self, process: usize) {
@@ -169,8 +169,16 @@ impl Script {
 
     pub(super) fn check(&self) {
         if let Some(what) = self.0.violation() {
-            panic!("{}\n{what}", self.0.world.folder.trace.lines().join("\n"));
+            panic!("{}\n{what}", self.trace());
         }
+    }
+
+    fn assert_paused(&self, process: usize, call: &str, file: &str) {
+        assert!(self.0.is_paused(process), "{}\nit comes to {call} {file}", self.trace());
+    }
+
+    fn trace(&self) -> String {
+        self.0.world.folder.trace.lines().join("\n")
     }
 
     /// Everybody comes to an end and looks at everything; so does a new process.
