@@ -7,6 +7,7 @@
 //! knows one of them would be taken for one that knows the other.
 
 mod changes;
+mod confirm;
 pub(crate) mod files;
 mod local;
 mod mirror;

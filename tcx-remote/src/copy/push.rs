@@ -11,11 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tcx_store::Inspection;
 
+use super::confirm::{Copy, gone};
 use super::files::{Kind, change, kind};
 use super::local::Counting;
 use super::stage::{Busy, Stage};
 use super::{Copied, LISTED_AT_MOST, changes, local, moving, remove_if_any};
-use crate::bucket::{Bucket, Created};
+use crate::bucket::Bucket;
 
 /// Files in flight together: short ones take as long as the store takes to answer.
 const FILES_IN_FLIGHT: usize = 8;
@@ -102,59 +103,33 @@ fn push_listed(
     copied.present = present;
     let bytes = |files: &[(String, u64)]| files.iter().map(|(_, bytes)| bytes).sum::<u64>();
     let (early, total) = (bytes(&before), bytes(&before) + bytes(&after));
-    let (history, mut sent) = (history(dir, here)?, Vec::new());
-    if !push_files(dir, bucket, module, before, &mut sent, &mut |done, _| progress(done, total))? {
+    let mut copy = Copy::new(dir, bucket, module, known, here)?;
+    if !push_files(dir, bucket, module, before, &mut copy.sent, &mut |done, _| progress(done, total))? {
         // They were joined: the next listing shows what took their place.
-        count(copied, &sent);
+        count(copied, &copy.sent);
         return Ok(false);
     }
-    push_changes(dir, bucket, module, known..here, copied)?;
+    if known < here {
+        copy.confirm()?;
+        let created = copy.create(known..here);
+        // What counts on these changes must not be served beside others, also if not all of them could be created.
+        copy.confirm()?;
+        copied.bytes += created?;
+        copied.files += here - known;
+    }
     let is_complete =
-        push_files(dir, bucket, module, after, &mut sent, &mut |done, _| progress(early + done, total));
+        push_files(dir, bucket, module, after, &mut copy.sent, &mut |done, _| progress(early + done, total));
     // Also if some could not be sent.
-    let confirmed = confirm(bucket, module, &history, &sent);
+    let confirmed = copy.confirm();
     let is_complete = is_complete?;
     confirmed?;
-    count(copied, &sent);
+    count(copied, &copy.sent);
     Ok(is_complete)
-}
-
-/// The first change of a directory and the newest of `here`, by their numbers.
-fn history(dir: &Path, here: u64) -> io::Result<BTreeMap<u64, Vec<u8>>> {
-    let ends = here.checked_sub(1).map(|newest| [0, newest]);
-    ends.into_iter().flatten().map(|number| Ok((number, local::read(&dir.join(change(number)))?))).collect()
 }
 
 fn count(copied: &mut Copied, sent: &[(String, u64)]) {
     copied.files += sent.len() as u64;
     copied.bytes += sent.iter().map(|(_, bytes)| bytes).sum::<u64>();
-}
-
-/// Makes sure that the store still has the module of which a copy was made: it may have taken long. Else what was sent is removed again. Its
-/// bases would be the numbers of other changes. Only what the store says counts: the directory may be gone by now.
-fn confirm(
-    bucket: &Bucket,
-    module: &str,
-    history: &BTreeMap<u64, Vec<u8>>,
-    sent: &[(String, u64)],
-) -> io::Result<()> {
-    for (number, own) in history {
-        let name = change(*number);
-        match bucket.read(&format!("{module}/{name}"), u64::MAX)? {
-            Some(found) if found == *own => continue,
-            // One answer is not enough to remove something: a listing has to agree.
-            None if bucket.list(module, None)?.iter().any(|listed| listed.name == name) => {
-                return Err(gone(bucket, module, &name));
-            }
-            Some(_) | None => {}
-        }
-        for (name, _) in sent {
-            // Best effort: the error that follows says that the module is another one.
-            let _ = bucket.delete(&format!("{module}/{name}"));
-        }
-        return Err(changes::diverged(module, *number));
-    }
-    Ok(())
 }
 
 /// The files but for changes that are sent, each with its length.
@@ -246,29 +221,6 @@ fn check_seen<'a>(
         Some(unseen) => Err(changes::unseen(module, unseen)),
         None => Ok(()),
     }
-}
-
-fn gone(bucket: &Bucket, module: &str, name: &str) -> io::Error {
-    io::Error::new(ErrorKind::NotFound, format!("{}/{module}/{name} has vanished", bucket.url()))
-}
-
-/// The changes, in their order: a process that finds one finds those before it.
-fn push_changes(
-    dir: &Path,
-    bucket: &Bucket,
-    module: &str,
-    numbers: Range<u64>,
-    copied: &mut Copied,
-) -> io::Result<()> {
-    for number in numbers {
-        let bytes = local::read(&dir.join(change(number)))?;
-        if let Created::Other(_) = bucket.create(&format!("{module}/{}", change(number)), &bytes)? {
-            return Err(changes::diverged(module, number));
-        }
-        copied.files += 1;
-        copied.bytes += bytes.len() as u64;
-    }
-    Ok(())
 }
 
 /// Adds those that were sent to `done`; `false` if one has vanished.
