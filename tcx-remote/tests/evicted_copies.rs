@@ -223,3 +223,56 @@ fn young_rows_that_were_invalidated_with_old_ones_do_not_come_back_by_a_copy() {
         assert_eq!(found(dir.path(), &[1, 2]), (vec![None, Some(20)], 1));
     }
 }
+
+#[test]
+fn evicted_rows_are_not_sent_again_by_a_directory_that_still_has_their_file() {
+    let (server, one, other) = (Server::start(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let bucket = bucket(&server, "p");
+    compute(one.path(), &[1], 10);
+    let evicted = segments(one.path());
+    push_all(one.path(), &bucket).unwrap();
+    pull_all(&bucket, other.path()).unwrap();
+    open(other.path()).make_room(1).unwrap();
+    push_all(other.path(), &bucket).unwrap();
+    server.remove(&format!("p/{MODULE}/{}", evicted[0]));
+    // Before it knows of the eviction, and after it.
+    for pulls in [false, true] {
+        if pulls {
+            pull_all(&bucket, one.path()).unwrap();
+        }
+        push_all(one.path(), &bucket).unwrap();
+        assert_eq!(of_kind(&server, "/seg-"), [""; 0], "pulled: {pulls}");
+    }
+}
+
+/// The objects whose names contain this.
+fn of_kind(server: &Server, part: &str) -> Vec<String> {
+    server.keys().into_iter().filter(|key| key.contains(part)).collect()
+}
+
+#[test]
+fn what_was_joined_is_copied_in_no_direction_again() {
+    let (server, one, other) = (Server::start(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let bucket = bucket(&server, "p");
+    for key in [1, 2, 3] {
+        compute(one.path(), &[key], 10);
+    }
+    push_all(one.path(), &bucket).unwrap();
+    pull_all(&bucket, other.path()).unwrap();
+    let before = of_kind(&server, "/seg-");
+    join(one.path());
+    // Only the joined segment goes there, and none of what it is made of comes back.
+    push_all(one.path(), &bucket).unwrap();
+    assert_eq!(of_kind(&server, "/seg-").len(), before.len() + 1);
+    assert_eq!(pull_all(&bucket, one.path()).unwrap().files, 0);
+    assert_eq!(segments(one.path()).len(), 1);
+    // Where they are still, and the store has them no more, they stay here.
+    pull_all(&bucket, other.path()).unwrap();
+    before.iter().for_each(|key| server.remove(key));
+    assert_eq!(push_all(other.path(), &bucket).unwrap().files, 0);
+    assert_eq!(found(other.path(), &[1, 2, 3]), (vec![Some(10); 3], 3));
+    let new = tempfile::tempdir().unwrap();
+    pull_all(&bucket, new.path()).unwrap();
+    assert_eq!(found(new.path(), &[1, 2, 3]), (vec![Some(10); 3], 3));
+    assert_eq!(of_kind(&server, "/run-"), [""; 0]);
+}

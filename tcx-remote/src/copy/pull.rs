@@ -120,7 +120,8 @@ impl Pull<'_> {
         // All of them: a segment is verified beside the changes that it counts on.
         let wanted = (0..there).map(|number| (change(number), lengths[&change(number)]));
         let early: BTreeSet<String> = segments.iter().map(|object| object.name.clone()).collect();
-        let is_other = |name: &String| !matches!(kind(name), Some(Kind::Change(_)) | None);
+        // Index runs are made again where they are used.
+        let is_other = |name: &String| !matches!(kind(name), Some(Kind::Change(_) | Kind::Run) | None);
         let is_late = |own: &Object| kind(&own.name) == Some(Kind::Segment) && !early.contains(&own.name);
         let late = committed.into_iter().filter(is_late);
         let others = segments.into_iter().filter(|object| is_other(&object.name)).chain(late);
@@ -136,10 +137,15 @@ impl Pull<'_> {
         let changes = changes.map(|(name, bytes)| (name.clone(), *bytes)).collect();
         let sides =
             if self.fetch(changes, &mut |_, _| {})? { self.inspect(known) } else { return Ok(false) };
-        for name in wanted.keys().filter(|name| sides.iter().any(|side| side.is_evicted(name))) {
+        // What the directory has joined with other segments would be collected there again.
+        let is_unwanted = |name: &String| {
+            let has_replaced = || sides[1].as_ref().is_some_and(|here| here.has_replaced(name));
+            sides.iter().flatten().any(|side| side.is_evicted(name)) || has_replaced()
+        };
+        for name in wanted.keys().filter(|name| is_unwanted(name)) {
             remove_if_any(&self.stage.join(name))?;
         }
-        wanted.retain(|name, _| !sides.iter().any(|side| side.is_evicted(name)));
+        wanted.retain(|name, _| !is_unwanted(name));
         let is_complete = self.fetch(wanted.into_iter().collect(), progress)?;
         if !is_complete {
             // They were joined: the next listing shows what took their place.
@@ -156,9 +162,8 @@ impl Pull<'_> {
 
     /// What is known of the module: by the changes that were received, and by those of the directory if there are any. What cannot be read
     /// is reported when it is verified.
-    fn inspect(&self, known: u64) -> Vec<Inspection> {
-        let dirs = [Some(&self.stage), (known > 0).then_some(&self.dir)];
-        dirs.into_iter().flatten().filter_map(|dir| Inspection::open(dir).ok()).collect()
+    fn inspect(&self, known: u64) -> [Option<Inspection>; 2] {
+        [Some(&self.stage), (known > 0).then_some(&self.dir)].map(|dir| Inspection::open(dir?).ok())
     }
 
     /// Makes sure that no rows are lost because they were joined on one side and others evicted on the other.
@@ -167,16 +172,16 @@ impl Pull<'_> {
     ///
     /// Returns an error if there are such rows.
     fn check_evictions(&self, known: u64) -> io::Result<()> {
-        let [there, here] = &self.inspect(known)[..] else { return Ok(()) };
+        let [Some(there), Some(here)] = &self.inspect(known) else { return Ok(()) };
         let lost = here.lost_by(there).into_iter().chain(there.lost_by(here)).next();
         lost.map_or(Ok(()), |segment| Err(changes::evicted_beside(self.module, &segment)))
     }
 
     /// Removes from the stage what this copy does not want. What an earlier one has left may be of another store, or of a prefix that was
-    /// filled again: only segments and index runs are named by their contents.
+    /// filled again: only segments are named by their contents.
     fn keep_in_stage(&self, wanted: &BTreeMap<String, u64>, is_first: bool) -> io::Result<()> {
         for name in local::list(&self.stage)?.into_keys() {
-            let is_named_by_its_content = matches!(kind(&name), Some(Kind::Segment | Kind::Run));
+            let is_named_by_its_content = kind(&name) == Some(Kind::Segment);
             if !wanted.contains_key(&name) || is_first && !is_named_by_its_content {
                 remove_if_any(&self.stage.join(&name))?;
             }
@@ -292,8 +297,7 @@ impl Pull<'_> {
         Ok(Unsound::default())
     }
 
-    /// The files in the stage that are damaged or not of this module. An index run is compared with segments that may not be there, so
-    /// that what reads it verifies it.
+    /// The files in the stage that are damaged or not of this module.
     fn unsound(&self) -> io::Result<Unsound> {
         let zero = self.stage.join(change(0));
         let verified = match tcx_store::verify(&self.stage, &mut |_, _| {}) {
@@ -304,9 +308,7 @@ impl Pull<'_> {
         };
         let damage = verified.damage.into_iter().map(|damage| (damage.file, damage.what));
         let foreign = verified.foreign.iter().map(|(name, _)| name.clone()).collect();
-        let mut files: Vec<_> = damage.chain(verified.foreign).collect();
-        files.retain(|(name, _)| kind(name) != Some(Kind::Run));
-        Ok(Unsound { files, foreign })
+        Ok(Unsound { files: damage.chain(verified.foreign).collect(), foreign })
     }
 
     /// Gives the files in the stage their names: what a change commits before the change, the changes in their order, because a process
@@ -365,7 +367,7 @@ impl Pull<'_> {
 
     fn give_name(&self, name: &str, bytes: u64, copied: &mut Copied) -> io::Result<()> {
         let (from, to) = (self.stage.join(name), self.dir.join(name));
-        let is_named_by_its_content = matches!(kind(name), Some(Kind::Segment | Kind::Run));
+        let is_named_by_its_content = kind(name) == Some(Kind::Segment);
         let is_new = if is_named_by_its_content && fs::metadata(&to).is_ok_and(|own| own.len() != bytes) {
             // That is a part of the file.
             fs::rename(&from, &to).map_err(|error| local::failed("create", &to, &error))?;

@@ -86,6 +86,8 @@ fn push_listed(
     copied: &mut Copied,
     progress: &mut (dyn FnMut(u64, u64) + Send),
 ) -> io::Result<bool> {
+    // Before the listings: a segment to which others were joined by now is in them, too.
+    let own = Inspection::open(dir).ok();
     // Segments first, then changes: what a segment counts on is in a listing that is made after it has its name. What a change commits
     // has its name before the change.
     let segments = local::list(dir)?;
@@ -96,10 +98,17 @@ fn push_listed(
     let there: BTreeMap<String, u64> = there.into_iter().map(|object| (object.name, object.bytes)).collect();
     let known = changes::count(&format!("{}/{module}", bucket.url()), local::changes(there.keys()))?;
     compare(dir, bucket, module, (&files, &there), here.min(known))?;
-    check_evictions(dir, bucket, module, here..known)?;
+    let newer = check_evictions(dir, bucket, module, here..known)?;
     check_seen(dir, module, known..here, there.keys().filter(|name| !files.contains_key(*name)))?;
-    let Files { before, after, present } =
-        Files::missing([segments, last], &there, &copied.left_out, &local::counting_on(dir, known..here)?);
+    let is_wanted = |name: &String| {
+        let is_left_out = || copied.left_out.iter().any(|(left_out, _)| left_out == name);
+        // What was joined to a segment that is left out is all there is of its rows.
+        let has_replaced = |own: &Inspection| copied.left_out.is_empty() && own.has_replaced(name);
+        let is_dead = || own.iter().chain(&newer).any(|known| known.is_evicted(name));
+        !is_left_out() && !own.as_ref().is_some_and(has_replaced) && !is_dead()
+    };
+    let counting = local::counting_on(dir, known..here)?;
+    let Files { before, after, present } = Files::missing([segments, last], &there, is_wanted, &counting);
     copied.present = present;
     let bytes = |files: &[(String, u64)]| files.iter().map(|(_, bytes)| bytes).sum::<u64>();
     let (early, total) = (bytes(&before), bytes(&before) + bytes(&after));
@@ -142,21 +151,20 @@ struct Files {
 }
 
 impl Files {
-    /// Those of two listings that the store lacks. Of the last one, only what counts on the changes: the rest is left for the next copy.
+    /// Those of two listings that the store lacks. Of the last one, only what counts on the changes: the rest is left for the next copy. Index
+    /// runs are made again where they are used: in a store, nothing would remove them.
     fn missing(
         [first, mut last]: [BTreeMap<String, u64>; 2],
         there: &BTreeMap<String, u64>,
-        left_out: &[(String, String)],
+        is_wanted: impl Fn(&String) -> bool,
         counting: &Counting,
     ) -> Self {
         last.retain(|name, _| counting.committed.contains(name) || counting.others.contains(name));
         let mut files: BTreeMap<String, u64> = first.into_iter().chain(last).collect();
-        files.retain(|name, _| {
-            let is_change = matches!(kind(name), Some(Kind::Change(_)) | None);
-            !is_change && left_out.iter().all(|(own, _)| own != name)
-        });
+        files.retain(|name, _| !matches!(kind(name), Some(Kind::Change(_) | Kind::Run) | None));
         let is_present = |(name, bytes): &(String, u64)| there.get(name) == Some(bytes);
-        let (present, missing): (Vec<_>, Vec<_>) = files.into_iter().partition(is_present);
+        let (present, mut missing): (Vec<_>, Vec<_>) = files.into_iter().partition(is_present);
+        missing.retain(|(name, _)| is_wanted(name));
         let is_committed = |(name, _): &(String, u64)| counting.committed.contains(name);
         let (before, after) = missing.into_iter().partition(is_committed);
         Self { before, after, present: present.len() as u64 }
@@ -179,9 +187,14 @@ fn compare(
 }
 
 /// Makes sure that the store has no changes by which rows of the directory would be lost, because it has joined them with rows that were
-/// evicted elsewhere.
-fn check_evictions(dir: &Path, bucket: &Bucket, module: &str, newer: Range<u64>) -> io::Result<()> {
-    let Some(cache) = dir.parent().filter(|_| !newer.is_empty()) else { return Ok(()) };
+/// evicted elsewhere. Returns what is known by these changes, if there are any.
+fn check_evictions(
+    dir: &Path,
+    bucket: &Bucket,
+    module: &str,
+    newer: Range<u64>,
+) -> io::Result<Option<Inspection>> {
+    let Some(cache) = dir.parent().filter(|_| !newer.is_empty()) else { return Ok(None) };
     // What an interrupted pull has left there is used by the next one.
     let is_new = !Stage::exists(cache, module);
     let stage = Stage::of(cache, module, &Busy::Refuse)?;
@@ -195,12 +208,16 @@ fn check_evictions(dir: &Path, bucket: &Bucket, module: &str, newer: Range<u64>)
         remove_if_any(&to)?;
         fs::write(&to, bytes).map_err(|error| local::failed("write", &to, &error))?;
     }
-    let inspect = |dir: &Path| Inspection::open(dir).map_err(|error| io::Error::other(format!("{error:#}")));
-    let lost = inspect(dir)?.lost_by(&inspect(stage.dir())?);
+    let there = inspect(stage.dir())?;
+    let lost = inspect(dir)?.lost_by(&there);
     if is_new {
         stage.remove();
     }
-    lost.first().map_or(Ok(()), |segment| Err(changes::evicted_beside(module, segment)))
+    lost.first().map_or(Ok(Some(there)), |segment| Err(changes::evicted_beside(module, segment)))
+}
+
+fn inspect(dir: &Path) -> io::Result<Inspection> {
+    Inspection::open(dir).map_err(|error| io::Error::other(format!("{error:#}")))
 }
 
 /// Makes sure that evictions which are about to be sent have seen the segments that the store alone has: they kill those that may have rows of
@@ -215,7 +232,7 @@ fn check_seen<'a>(
     if sent.is_empty() || segments.peek().is_none() {
         return Ok(());
     }
-    let here = Inspection::open(dir).map_err(|error| io::Error::other(format!("{error:#}")))?;
+    let here = inspect(dir)?;
     let is_unseen = |name: &&String| !here.is_evicted(name) && !here.has_joined(name);
     match segments.find(is_unseen).filter(|_| here.evicts_since(sent.start)) {
         Some(unseen) => Err(changes::unseen(module, unseen)),

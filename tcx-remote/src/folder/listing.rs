@@ -60,7 +60,11 @@ impl Inner {
             self.clean()?;
         }
         self.receive_missing(&segments)?;
-        names.extend(self.waiting()?.into_iter().filter(|name| !segments.contains(name)));
+        let waiting: Vec<_> = self.waiting()?.into_iter().filter(|name| !segments.contains(name)).collect();
+        self.state(|state| {
+            state.shown = waiting.iter().filter(|name| !state.own.contains(*name)).cloned().collect();
+        })?;
+        names.extend(waiting);
         names.extend(self.near.runs()?);
         Ok(names)
     }

@@ -96,6 +96,8 @@ struct State {
     comparing: usize,
     /// Segments that this process has put into the spool.
     own: BTreeSet<String>,
+    /// The segments of other processes that waited at the last listing: rows may have been found in them.
+    shown: BTreeSet<String>,
     /// Those that have vanished before they were sent, until a caller has got the error.
     lost: BTreeSet<String>,
     /// Whether the store is known to create objects conditionally.

@@ -147,13 +147,33 @@ impl Inner {
         })
     }
 
-    /// As [`settle`](Self::settle), for a caller that gets the error: segments that are lost are reported once.
+    /// As [`settle`](Self::settle), for a caller that gets the error: segments that are lost are reported once. The caller goes by rows that
+    /// it has found, too: those are in the store then.
     pub(super) fn settle_and_report(&self) -> io::Result<()> {
-        let settled = self.settle();
+        let settled = self.settle().and_then(|()| self.settle_shown());
         if settled.as_ref().is_err_and(|error| !is_away(error)) {
             self.state(|state| state.lost.clear())?;
         }
         settled
+    }
+
+    /// Sends the segments of other processes that a listing has shown to the engine, or waits for a process that sends them. One that waits no
+    /// longer was sent, or removed on purpose.
+    fn settle_shown(&self) -> io::Result<()> {
+        let shown = self.state(|state| state.shown.clone())?;
+        if shown.is_empty() {
+            return Ok(());
+        }
+        for spooled in self.near.spooled()?.iter().filter(|spooled| shown.contains(&spooled.name)) {
+            match self.send_within(spooled, longest(spooled), true) {
+                // No row of a damaged part was found. It cannot be sent, now or later.
+                Err(error) if error.kind() == ErrorKind::InvalidData => {
+                    tracing::warn!(path = %spooled.path.display(), "a segment is not sent: {error}");
+                }
+                sent => sent?,
+            }
+        }
+        Ok(())
     }
 
     fn check_lost(&self) -> io::Result<()> {
@@ -175,12 +195,12 @@ impl Inner {
 
     /// Sends a segment. If it is this process's, one that has its lock is waited for, as long as it may take to send it.
     pub(super) fn send_one(&self, spooled: &Spooled) -> io::Result<()> {
-        // As the deadline of a transfer.
-        let longest = WAIT_AT_MOST + Duration::from_secs(spooled.bytes >> 20);
-        self.send_within(spooled, if self.is_own(&spooled.name)? { longest } else { Duration::ZERO })
+        let is_own = self.is_own(&spooled.name)?;
+        self.send_within(spooled, if is_own { longest(spooled) } else { Duration::ZERO }, is_own)
     }
 
-    /// As [`send_one`](Self::send_one), which waits for another process at most so long.
+    /// As [`send_one`](Self::send_one), which waits for another process at most so long. With `counts`, a caller counts on the segment as on
+    /// one of this process.
     ///
     /// # Errors
     ///
@@ -188,13 +208,13 @@ impl Inner {
     /// lose rows: the holder may have found that another module is in place, and be about to remove the object. Returns one of the kind
     /// `InvalidData` if the store has another module or the segment is damaged, `WouldBlock` while a removal of it may come, and others if
     /// the store or the near tier cannot be reached.
-    pub(super) fn send_within(&self, spooled: &Spooled, longest: Duration) -> io::Result<()> {
+    pub(super) fn send_within(&self, spooled: &Spooled, longest: Duration, counts: bool) -> io::Result<()> {
         let Spooled { origin, name, path, bytes } = spooled;
         let alone = lock_within(&self.near.lock(name), longest)?;
         let is_own = self.is_own(name)?;
         match alone {
             Attempt::Own(_) => {}
-            Attempt::Busy if is_own => return Err(busy(path, longest)),
+            Attempt::Busy if counts => return Err(busy(path, longest)),
             // Another process sends it, or the one that it is of. Either may end before it has.
             Attempt::Busy => return self.state(|state| state.departures.skipped = true),
         }
@@ -272,6 +292,11 @@ impl Inner {
         );
         io::Error::new(ErrorKind::InvalidData, what)
     }
+}
+
+/// How long a process that has the lock of a segment may take to send it, as the deadline of a transfer.
+fn longest(spooled: &Spooled) -> Duration {
+    WAIT_AT_MOST + Duration::from_secs(spooled.bytes >> 20)
 }
 
 fn busy(path: &Path, longest: Duration) -> io::Error {

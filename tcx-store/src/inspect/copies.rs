@@ -55,6 +55,31 @@ impl Inspection {
         parse(segment).is_some_and(|name| self.joined().any(|own| own == name.random))
     }
 
+    /// Whether a segment that is served was joined from one, so that this one has no row of its own any more.
+    ///
+    /// ```
+    /// # use tcx_store::{Column, ColumnType, DType, Identity, Inspection, KeyType, Keys, Options, Spec, Store};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let output = ColumnType::Dense { dtype: DType::U8, shape: &[] };
+    /// # let spec = Spec::new("m_v1", KeyType::Int, &output, Identity::default(), Vec::new())?;
+    /// # let store = Store::open(dir.path(), spec, &Options::default())?;
+    /// for key in [1, 2] {
+    ///     let mut rows = store.lookup(Keys::ints([key], 0))?;
+    ///     store.insert(&mut rows, &[0], vec![Column::dense(&[10])])?;
+    ///     store.flush()?;
+    /// }
+    /// let before = Inspection::open(&dir.path().join("m_v1"))?;
+    /// store.compact()?;
+    /// let after = Inspection::open(&dir.path().join("m_v1"))?;
+    /// assert!(before.segments().all(|segment| after.has_replaced(&segment.name)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn has_replaced(&self, segment: &str) -> bool {
+        let served = self.segments.iter().filter(|own| own.facts.state == SegmentState::Served);
+        let joined = || served.filter_map(|own| own.segment.as_deref()).flat_map(|own| own.lineage().skip(1));
+        parse(segment).is_some_and(|name| joined().any(|own| own == name.random))
+    }
+
     /// Whether rows were evicted by a change of this number or a later one.
     ///
     /// ```

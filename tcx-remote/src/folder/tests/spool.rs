@@ -55,7 +55,7 @@ fn a_segment_is_not_sent_while_another_process_has_its_lock_and_that_is_an_error
     stop_senders(&folder);
     let holder = lock(&folder.0.near.lock(&segment(1))).unwrap();
     let waiting = wait_to_send(&folder, &segment(1));
-    let busy = folder.0.send_within(&waiting, Duration::from_millis(50)).unwrap_err();
+    let busy = folder.0.send_within(&waiting, Duration::from_millis(50), true).unwrap_err();
     assert_eq!((busy.kind(), has(&server, &segment(1))), (ErrorKind::ResourceBusy, false), "{busy}");
     assert!(waiting.path.exists(), "it waits");
     drop(holder);
@@ -73,6 +73,21 @@ fn beside(server: &Server, tier: &TempDir) -> RemoteFolder {
     }
     stop_senders(&folder);
     folder
+}
+
+/// A segment with a row, which a machine has sent and lost since, and this folder has in the spool. Returns its name.
+fn sound_segment(server: &Server, folder: &RemoteFolder) -> String {
+    let (_other, store) = machine(server);
+    let mut rows = store.lookup(Keys::ints([7], 0)).unwrap();
+    store.insert(&mut rows, &[0], vec![Column::dense(&7_i64.to_le_bytes())]).unwrap();
+    store.flush().unwrap();
+    let sent = server.keys().into_iter().find(|key| key.contains("/seg-")).unwrap();
+    let (name, bytes) = (sent.rsplit('/').next().unwrap(), server.object(&sent).unwrap());
+    server.remove(&sent);
+    let mut draft = folder.draft().unwrap();
+    draft.write_all(&bytes).unwrap();
+    draft.publish(name, true).unwrap();
+    name.to_owned()
 }
 
 #[test]
@@ -93,21 +108,12 @@ fn a_segment_that_another_process_has_sent_and_a_machine_has_removed_since_is_no
     invalidate(&server, 1);
     let (tier, folder) = folder(&server, &[0, 1]);
     stop_senders(&folder);
-    let (_other, store) = machine(&server);
-    let mut rows = store.lookup(Keys::ints([7], 0)).unwrap();
-    store.insert(&mut rows, &[0], vec![Column::dense(&7_i64.to_le_bytes())]).unwrap();
-    store.flush().unwrap();
-    let sent = server.keys().into_iter().find(|key| key.contains("/seg-")).unwrap();
-    let (name, bytes) = (sent.rsplit('/').next().unwrap(), server.object(&sent).unwrap());
-    server.remove(&sent);
-    let mut draft = folder.draft().unwrap();
-    draft.write_all(&bytes).unwrap();
-    draft.publish(name, true).unwrap();
+    let name = sound_segment(&server, &folder);
     // It keeps no copy.
     let other = beside(&server, &tier);
     other.0.send_one(&folder.0.near.spooled().unwrap()[0]).unwrap();
-    assert!(has(&server, name));
-    server.remove(&sent);
+    assert!(has(&server, &name));
+    server.remove(&key(&name));
     folder.settle().unwrap();
 }
 
@@ -228,23 +234,14 @@ fn what_a_process_leaves_that_was_sending_at_the_start_of_another_one_is_sent_by
     invalidate(&server, 1);
     let (tier, folder) = folder(&server, &[0, 1]);
     stop_senders(&folder);
-    let (_other, store) = machine(&server);
-    let mut rows = store.lookup(Keys::ints([7], 0)).unwrap();
-    store.insert(&mut rows, &[0], vec![Column::dense(&7_i64.to_le_bytes())]).unwrap();
-    store.flush().unwrap();
-    let sent = server.keys().into_iter().find(|key| key.contains("/seg-")).unwrap();
-    let (name, bytes) = (sent.rsplit('/').next().unwrap(), server.object(&sent).unwrap());
-    server.remove(&sent);
-    let mut draft = folder.draft().unwrap();
-    draft.write_all(&bytes).unwrap();
-    draft.publish(name, true).unwrap();
-    let sends = lock(&folder.0.near.lock(name)).unwrap();
+    let name = sound_segment(&server, &folder);
+    let sends = lock(&folder.0.near.lock(&name)).unwrap();
     let other = beside(&server, &tier);
     other.resume();
     // It is killed, after the other one has tried once.
     std::thread::sleep(Duration::from_secs(2));
     drop(sends);
-    while !has(&server, name) {
+    while !has(&server, &name) {
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -270,6 +267,43 @@ fn segments_of_other_processes_keep_none_waiting_and_refused_ones_cost_no_reques
     let before = server.counts();
     folder.settle().unwrap();
     assert_eq!(server.counts().heads, before.heads);
+}
+
+#[test]
+fn a_flush_answers_for_rows_that_were_found_while_they_waited_to_be_sent() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (tier, folder) = folder(&server, &[0, 1]);
+    stop_senders(&folder);
+    let name = sound_segment(&server, &folder);
+    let other = beside(&server, &tier);
+    assert!(other.list().unwrap().contains(&name));
+    let sends = lock(&folder.0.near.lock(&name)).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // The process that sends it is killed.
+            std::thread::sleep(Duration::from_millis(500));
+            drop(sends);
+        });
+        other.settle().unwrap();
+        assert!(has(&server, &name));
+    });
+}
+
+#[test]
+fn a_flush_fails_as_long_as_rows_that_were_found_cannot_be_sent() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (tier, folder) = folder(&server, &[0, 1]);
+    stop_senders(&folder);
+    let name = sound_segment(&server, &folder);
+    let other = beside(&server, &tier);
+    assert!(other.list().unwrap().contains(&name));
+    folder.0.near.note_removal(&name, SystemTime::now()).unwrap();
+    let waits = other.settle().unwrap_err();
+    assert_eq!(waits.kind(), ErrorKind::WouldBlock, "{waits}");
+    // Of its own rows alone, it is none.
+    other.0.settle().unwrap();
 }
 
 #[test]
