@@ -14,8 +14,8 @@ use crate::workspace::Workspace;
 /// Which test runs the blocks of a document, or of those in a folder, that have this info string; it names the document. Blocks of `text` are not run: they show what
 /// something prints, or how something is laid out.
 const RUN_BY: &[(&str, &str, &str)] = &[
-    ("README.md", "rust", "tests/tests/documents.rs"),
-    ("tcx/README.md", "rust", "tests/tests/documents.rs"),
+    ("README.md", "rust", "tests/tests/messages/documents.rs"),
+    ("tcx/README.md", "rust", "tests/tests/messages/documents.rs"),
     ("README.md", "python", "tcx-python/tests/test_documents.py"),
     ("docs/python.md", "python", "tcx-python/tests/test_documents.py"),
     ("tcx-python/README.md", "python", "tcx-python/tests/test_documents.py"),
@@ -24,8 +24,8 @@ const RUN_BY: &[(&str, &str, &str)] = &[
     ("docs/cli.md", "console", "tcx-cli/tests/sessions.rs"),
     ("docs/cli.md", "console sql", "tcx-cli/tests/sessions.rs"),
     ("docs/cli.md", "sh", "tcx-cli/tests/documents.rs"),
-    ("docs/guide.md", "rust", "tests/tests/documents.rs"),
-    ("docs/backends.md", "rust", "tests/tests/documents.rs"),
+    ("docs/guide.md", "rust", "tests/tests/messages/documents.rs"),
+    ("docs/backends.md", "rust", "tests/tests/messages/documents.rs"),
     ("docs/operations.md", "sh", "tcx-cli/tests/documents.rs"),
     ("docs/recipes.md", "python", "tcx-cli/tests/recipes.rs"),
     ("docs/recipes.md", "sh", "tcx-cli/tests/recipes.rs"),

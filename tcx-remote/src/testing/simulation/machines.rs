@@ -41,6 +41,11 @@ impl Disks {
         Self { dir: made.or_else(|_| tempfile::tempdir()).unwrap(), near_bytes }
     }
 
+    /// Where they all are.
+    pub(super) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
     fn near(&self, machine: usize) -> PathBuf {
         self.dir.path().join(machine.to_string())
     }

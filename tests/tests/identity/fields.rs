@@ -176,7 +176,7 @@ struct Labels {
 #[test]
 fn fields_that_mean_something_else_are_refused() {
     let said = "module `parts_v1`: output field `tokens`: expected f16 [_, 2] (f32, stored as f16), found f16 [_, 2]; \
-                declare the field in `fields::Exact` as the output of the module does (`fields` at tests/tests/fields.rs:";
+                declare the field in `identity::fields::Exact` as the output of the module does (`fields` at tests/tests/identity/fields.rs:";
     let refusal_of_exact = refusal::<Exact>();
     assert!(refusal_of_exact.starts_with(said), "{refusal_of_exact}");
     let said = "`inner.label`: expected u8 [] (Odd = 0, Even = 1), found u8 [] (Even = 0, Odd = 1)";

@@ -130,7 +130,10 @@ fn a_generic_module_is_cached_under_what_it_is_generic_over() {
     drop(cached);
     for (error, said) in [
         (generic::<_, 3>(dir.path(), &factors, Scales { by: 3. }).map(drop), "`self<TIMES>`: 2usize"),
-        (generic::<_, 2>(dir.path(), &factors, Shifts { by: 3. }).map(drop), "`self<N>`: stateless::Scales"),
+        (
+            generic::<_, 2>(dir.path(), &factors, Shifts { by: 3. }).map(drop),
+            "`self<N>`: identity::stateless::Scales",
+        ),
         (generic::<_, 2>(dir.path(), &[0.5], Scales { by: 3. }).map(drop), "`factors`: 2 items"),
         (generic::<_, 2>(dir.path(), &[0.5, 9.], Scales { by: 3. }).map(drop), "`factors[1]`: 8f64"),
     ] {

@@ -139,7 +139,7 @@ fn two_modules_of_one_id_are_refused_with_both_places() {
     let errors = [cache.module(OneTwin).map(drop), cache.module(OtherTwin).map(drop)];
     for error in errors.map(|opened| opened.unwrap_err()) {
         assert_eq!(error.module_id(), Some("twins_v1"));
-        let places = error.to_string().matches("tests/identity.rs:").count();
+        let places = error.to_string().matches("identity/identity.rs:").count();
         assert_eq!(places, 2, "{error}");
     }
     let table = cache.table::<Vec<i64>>("twins_v1").map(drop).unwrap_err().to_string();

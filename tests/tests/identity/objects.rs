@@ -95,8 +95,8 @@ fn assert_apart(first: Box<dyn Step>, second: Box<dyn Step>) {
         Ok(cached) => panic!("served {:?}, expected 18", cached.forward(&[3], &vec![3])),
         Err(refused) => refused.to_string(),
     };
-    assert!(refused.contains("`step<dyn>`: objects::first::"), "{refused}");
-    assert!(refused.contains("objects::second::"), "{refused}");
+    assert!(refused.contains("`step<dyn>`: identity::objects::first::"), "{refused}");
+    assert!(refused.contains("identity::objects::second::"), "{refused}");
 }
 
 #[test]
@@ -132,7 +132,8 @@ fn types_of_one_path_behind_a_trait_object_are_refused_in_one_program() {
     assert_eq!(doubled.forward(&[1], &vec![7]).unwrap(), [14]);
     let refused = cache.module(Stepped { step: triple }).map(drop).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ModuleViolation);
-    let name = "`objects::types_of_one_path_behind_a_trait_object_are_refused_in_one_program::Written`";
+    let name =
+        "`identity::objects::types_of_one_path_behind_a_trait_object_are_refused_in_one_program::Written`";
     assert!(
         refused.to_string().contains(&format!("two types of this program have the name {name}")),
         "{refused}"
@@ -201,7 +202,7 @@ fn types_of_one_path_that_are_parameters_are_refused_in_one_program() {
 
 #[test]
 fn every_pointer_to_a_trait_object_enters_the_type() {
-    let own = "objects::first::Own";
+    let own = "identity::objects::first::Own";
     let boxed: Box<dyn Step> = Box::new(first::Own);
     let expected = format!("self<dyn> = {own}\nself = Own");
     assert_eq!(Identity::of(&boxed).to_string(), expected);

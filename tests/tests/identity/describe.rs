@@ -23,7 +23,7 @@ fn rows_of_modules_and_views_are_described_by_their_ids() {
             let [own] = &*row.processes else { panic!("{row:?}") };
             assert_eq!(own.process, std::process::id());
             assert!(own.host.as_ref().is_some_and(|host| !host.is_empty()));
-            assert!(own.program.as_ref().is_some_and(|program| program.starts_with("describe")));
+            assert!(own.program.as_ref().is_some_and(|program| program.starts_with("identity")));
             assert!(own.started <= row.computed && row.segment.is_some());
         }
         let after = scaled.stats();

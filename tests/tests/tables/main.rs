@@ -1,0 +1,4 @@
+//! Tables: values of any function of an id.
+
+mod table;
+mod tables;
