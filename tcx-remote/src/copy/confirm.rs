@@ -11,9 +11,9 @@ use crate::bucket::{Bucket, Created};
 
 /// The changes of a directory by which the store is known, and what was sent.
 pub(super) struct Copy<'a> {
-    dir: PathBuf,
-    bucket: &'a Bucket,
-    module: &'a str,
+    pub(super) dir: PathBuf,
+    pub(super) bucket: &'a Bucket,
+    pub(super) module: &'a str,
     /// The first change, the newest one that both sides had, and the newest of the directory, by their numbers. What the store has is
     /// compared with these bytes: the directory may be gone by then.
     history: BTreeMap<u64, Vec<u8>>,

@@ -108,32 +108,41 @@ fn push_listed(
         !is_left_out() && !own.as_ref().is_some_and(has_replaced) && !is_dead()
     };
     let counting = local::counting_on(dir, known..here)?;
-    let Files { before, after, present } = Files::missing([segments, last], &there, is_wanted, &counting);
-    copied.present = present;
+    let files = Files::missing([segments, last], &there, is_wanted, &counting);
+    copied.present = files.present;
+    let mut copy = Copy::new(dir, bucket, module, known, here)?;
+    let is_complete = send(&mut copy, files, known..here, copied, progress)?;
+    count(copied, &copy.sent);
+    Ok(is_complete)
+}
+
+/// Sends what changes commit, the changes, and then what counts on them; `false` if a file has vanished: it was joined with others, and the next
+/// listing shows what took its place.
+fn send(
+    copy: &mut Copy<'_>,
+    Files { before, after, .. }: Files,
+    changes: Range<u64>,
+    copied: &mut Copied,
+    progress: &mut (dyn FnMut(u64, u64) + Send),
+) -> io::Result<bool> {
     let bytes = |files: &[(String, u64)]| files.iter().map(|(_, bytes)| bytes).sum::<u64>();
     let (early, total) = (bytes(&before), bytes(&before) + bytes(&after));
-    let mut copy = Copy::new(dir, bucket, module, known, here)?;
-    if !push_files(dir, bucket, module, before, &mut copy.sent, &mut |done, _| progress(done, total))? {
-        // They were joined: the next listing shows what took their place.
-        count(copied, &copy.sent);
+    if !push_files(copy, before, &mut |done, _| progress(done, total))? {
         return Ok(false);
     }
-    if known < here {
+    if !changes.is_empty() {
         copy.confirm()?;
-        let created = copy.create(known..here);
+        let created = copy.create(changes.clone());
         // What counts on these changes must not be served beside others, also if not all of them could be created.
         copy.confirm()?;
         copied.bytes += created?;
-        copied.files += here - known;
+        copied.files += changes.end - changes.start;
     }
-    let is_complete =
-        push_files(dir, bucket, module, after, &mut copy.sent, &mut |done, _| progress(early + done, total));
+    let is_complete = push_files(copy, after, &mut |done, _| progress(early + done, total));
     // Also if some could not be sent.
     let confirmed = copy.confirm();
     let is_complete = is_complete?;
-    confirmed?;
-    count(copied, &copy.sent);
-    Ok(is_complete)
+    confirmed.map(|()| is_complete)
 }
 
 fn count(copied: &mut Copied, sent: &[(String, u64)]) {
@@ -240,15 +249,13 @@ fn check_seen<'a>(
     }
 }
 
-/// Adds those that were sent to `done`; `false` if one has vanished.
+/// Notes those that were sent; `false` if one has vanished.
 fn push_files(
-    dir: &Path,
-    bucket: &Bucket,
-    module: &str,
+    copy: &mut Copy<'_>,
     files: Vec<(String, u64)>,
-    done: &mut Vec<(String, u64)>,
     progress: &mut (dyn FnMut(u64, u64) + Send),
 ) -> io::Result<bool> {
+    let (dir, bucket, module) = (copy.dir.clone(), copy.bucket, copy.module);
     let total = files.iter().map(|(_, bytes)| bytes).sum();
     progress(0, total);
     let (left, sent) = (Mutex::new(files), Mutex::new((Vec::new(), progress)));
@@ -280,7 +287,7 @@ fn push_files(
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect::<Vec<_>>()
     });
     let (sent, _) = sent.into_inner().unwrap_or_else(PoisonError::into_inner);
-    done.extend(sent);
+    copy.sent.extend(sent);
     results.into_iter().collect::<io::Result<()>>()?;
     Ok(!vanished.into_inner())
 }
