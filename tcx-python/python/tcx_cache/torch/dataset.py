@@ -16,7 +16,7 @@ from ..errors import InvalidBatchError
 from ..modules.cached import Cached
 from ..modules.table import Table
 from ..schema.declared import Batch as Rows
-from ..tensors.memory import shared
+from ..tensors.memory import is_numeric, shared
 
 #: What a dataset has for a sample: its row, or a pair of its row and its target.
 Item = TypeVar("Item", covariant=True)
@@ -38,9 +38,10 @@ class FeatureDataset(torch.utils.data.Dataset[Item]):
 
     Args:
         cache: A table or a cached module.
-        ids: The ids of the samples, in the order of their indices. Those of a tensor or an array are copied into a list.
+        ids: The ids of the samples, in the order of their indices. Those of a tensor, an array or a column of pandas are copied into a list.
         load: Loads the inputs of missing samples (``compute`` of a table); without it, every sample has to be stored.
-        targets: Further values for each sample, such as labels: batches are then pairs.
+        targets: Further values for each sample, such as labels: batches are then pairs. A tensor, an array, a sequence, or a column of pandas or
+            pyarrow; they are read by position.
 
     To type checkers, it is one of its items: ``FeatureDataset[tuple[torch.Tensor, int]]`` has tensors as rows, and integers as targets.
 
@@ -91,9 +92,9 @@ class FeatureDataset(torch.utils.data.Dataset[Item]):
     def __init__(self, cache: Source[Any], ids: Sequence[Any], load: Load = None, targets: Any = None) -> None:
         if targets is not None and len(targets) != len(ids):
             raise InvalidBatchError(f"expected one target for each of {len(ids)} ids, found {len(targets)}")
-        self.cache, self.load, self.targets = cache, load, targets
-        #: Read one by one in each batch, which takes long for the elements of a tensor.
-        self.ids: Sequence[Any] = keys.listed(ids) if keys.is_vector(ids) else ids
+        self.cache, self.load, self.targets = cache, load, _by_position(targets)
+        #: Read one by one in each batch, which takes long for the elements of a tensor. A column of pandas would be read by its labels.
+        self.ids: Sequence[Any] = ids if isinstance(ids, Sequence) and not isinstance(ids, (str, bytes)) else keys.listed(ids)
         # Another process finds durable rows only.
         cache.flush()
 
@@ -123,7 +124,9 @@ class FeatureDataset(torch.utils.data.Dataset[Item]):
             return features, None
         if isinstance(self.targets, torch.Tensor):
             return features, self.targets[torch.tensor(indices, device="cpu")]
-        return features, [self.targets[index] for index in indices]
+        # A column of pandas is read by its labels otherwise.
+        targets = getattr(self.targets, "iloc", self.targets)
+        return features, [targets[index] for index in indices]
 
     def _fetch(self, ids: list[Any]) -> Any:
         # What a worker reads is sent to its parent.
@@ -139,6 +142,23 @@ class FeatureDataset(torch.utils.data.Dataset[Item]):
     def collate(batch: Any) -> Any:
         """A batch as it was looked up; for ``DataLoader(collate_fn=…)``."""
         return default_collate(batch)
+
+
+def _by_position(targets: Any) -> Any:
+    """Targets that are read by position.
+
+    Raises:
+        InvalidBatchError: if it is not known that they are, as of a dict.
+    """
+    if targets is None or is_numeric(targets) or isinstance(targets, (Sequence, torch.utils.data.Dataset)) or hasattr(targets, "iloc"):
+        return targets
+    if hasattr(targets, "to_pylist") or hasattr(targets, "to_list"):
+        # Those of pyarrow are no values of Python.
+        return targets.to_pylist() if hasattr(targets, "to_pylist") else targets.to_list()
+    raise InvalidBatchError(
+        f"targets: expected a tensor, an array, a list or another sequence, or a column of a table, found {type(targets).__name__}, of which it is not known "
+        "which value belongs to which id; pass a list in the order of the ids"
+    )
 
 
 class Batch:
