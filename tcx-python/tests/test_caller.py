@@ -212,3 +212,36 @@ def test_threads_that_load_have_the_autocast_of_their_caller(directory, linear):
         with torch.autocast("cpu", torch.bfloat16, cache_enabled=False):
             cached.warm_sharded(range(40), load, rank=tcx.Rank(0, 1), batch_size=4, workers=2, progress=False)
     assert seen and set(seen) == {(True, torch.bfloat16, False)}
+
+
+@pytest.mark.parametrize("prefetch", [0, 1])
+def test_the_thread_of_an_epoch_has_the_default_device_of_the_caller(linear, prefetch):
+    devices = []
+
+    def load(ids):
+        devices.append(torch.ones(1).device.type)
+        return torch.ones(len(ids), 4, device="cpu")
+
+    with tcx.cached(linear, None, id="linear_v1", outputs=tcx.f32[2]) as cached:
+        with torch.device("meta"):
+            epoch = tcx.torch.epoch(cached, ["a"], batch_size=1, load=load, prefetch=prefetch)
+            [(_, rows)] = epoch
+        assert devices == ["meta"] and rows.device.type == "cpu"
+        [*tcx.torch.epoch(cached, ["b"], batch_size=1, load=load, prefetch=prefetch)]
+        assert devices == ["meta", "cpu"]
+
+
+def test_threads_that_load_have_the_default_device_of_their_caller(directory, linear):
+    devices = []
+
+    def load(ids):
+        devices.append((threading.current_thread().name, torch.ones(1).device.type))
+        return torch.ones(len(ids), 4, device="cpu")
+
+    with tcx.cached(linear, directory, id="linear_v1", outputs=tcx.f32[2], ids=int) as cached:
+        torch.set_default_device("meta")
+        try:
+            cached.warm_shared(range(4), load, batch_size=1, workers=2)
+        finally:
+            torch.set_default_device(None)
+    assert len(devices) == 4 and all(name.startswith("tcx-load") and device == "meta" for name, device in devices)

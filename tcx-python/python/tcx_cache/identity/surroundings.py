@@ -69,24 +69,38 @@ class Surroundings:
             )
 
 
-class Autocast:
-    """The autocast that is active in the thread that makes this: others have one of their own."""
+class OfThread:
+    """The settings of the thread that makes this, of which others have their own: autocast, and the default device."""
 
     def __init__(self) -> None:
         import torch
 
         self._dtypes = _active((*_DEVICES, *_OTHER_DEVICES))
         self._caches = bool(torch.is_autocast_cache_enabled())
+        self._device = _default_device()
 
     @contextlib.contextmanager
     def active(self) -> Iterator[None]:
-        """Makes it that of the calling thread."""
+        """Makes them those of the calling thread."""
         import torch
 
         with contextlib.ExitStack() as stack:
             for device, name in self._dtypes.items():
                 stack.enter_context(torch.autocast(device, getattr(torch, name), cache_enabled=self._caches))
+            if self._device is not None:
+                stack.enter_context(torch.device(self._device))
             yield
+
+
+def _default_device() -> Any:
+    """The device that `torch.set_default_device`, or `with torch.device(…)`, has set in this thread; ``None`` if none is set."""
+    import torch
+    from torch.overrides import _get_current_function_mode_stack
+    from torch.utils._device import DeviceContext
+
+    # The innermost one counts. Without any, a mode that is entered would cost each call of torch.
+    modes = [mode.device for mode in _get_current_function_mode_stack() if isinstance(mode, DeviceContext)]
+    return torch.device(modes[-1]) if modes else None
 
 
 def _active(devices: tuple[str, ...]) -> dict[str, str]:

@@ -15,7 +15,7 @@ from ..batch.split import as_inputs, plan
 from ..engine.handle import Handle, rows_not_kept
 from ..engine.rows import Rows
 from ..errors import WrongModeError
-from ..identity.surroundings import Autocast
+from ..identity.surroundings import OfThread
 from ..tensors import streams
 
 #: The finished work in seconds that a killed process may lose, if flushing is fast.
@@ -119,12 +119,12 @@ class Filler:
         """As `fill`, while threads load the next batches: at most one batch more than there are threads is loaded and not computed."""
         threads = self._threads = self._threads or ThreadPoolExecutor(self.workers, "tcx-load")
         waiting, loading = deque(batches), deque[tuple["list[Any]", "Future[Any]"]]()
-        device, queued, autocast = streams.current_device(), streams.Queued(), Autocast()
+        device, queued, of_caller = streams.current_device(), streams.Queued(), OfThread()
 
         def load(batch: list[Any]) -> Any:
             streams.set_device(device)
             queued.wait()
-            with autocast.active():
+            with of_caller.active():
                 loaded = self.load(batch)
             streams.wait_for_current()
             return loaded

@@ -14,7 +14,7 @@ import torch
 
 from ..engine.ids import is_vector
 from ..errors import Error, ForkedError
-from ..identity.surroundings import Autocast
+from ..identity.surroundings import OfThread
 from ..modules.cached import Cached
 from ..modules.table import Table, check_batch_size
 from ..runtime.ends import end_with_this_process
@@ -50,7 +50,7 @@ def epoch(
         load: Loads the inputs of missing samples (``compute`` of a table). What the loop has queued on its GPU before it asked for its last batch is
             done before what is queued by this, also if that is in the thread.
         prefetch: How many batches are read ahead; 0 reads each when it is asked for, without a thread. The thread computes with the autocast
-            that is active where this is called.
+            and the default device that are active where this is called.
         device: Where the rows are put; a copy to CUDA is from pinned memory, on a stream of its own, and runs beside the loop. Whatever stream
             is current where a batch is taken waits for the copy.
         drop_last: Whether the last batch is left out if it is smaller.
@@ -68,11 +68,11 @@ def epoch(
 
     if prefetch < 1:
         return ((ids, read(ids, load) if target is None else moved(read(ids, load), target)) for ids in batches)
-    copies, autocast = Copies(target), Autocast()
+    copies, of_caller = Copies(target), OfThread()
     load_in_thread = None if load is None else _after(copies.queued, load)
 
     def send(ids: list[Id]) -> Sent:
-        with autocast.active():
+        with of_caller.active():
             return copies.send(lambda: read(ids, load_in_thread), lambda rows: rows if target is None else moved(rows, target))
 
     # A lookup uses nothing of the caller.
