@@ -33,9 +33,12 @@ class Around(torch.nn.Module):
     _computing: Computing
 
     def _compute_with(self, computing: Computing) -> None:
-        own, inside = self.__dict__, vars(computing.module)
-        own["_computing"] = computing
-        own.update({name: inside[name] for name in _SHARED if name in inside})
+        self.__dict__["_computing"] = computing
+        self._share(computing.module)
+
+    def _share(self, module: torch.nn.Module) -> None:
+        inside = vars(module)
+        self.__dict__.update({name: inside[name] for name in _SHARED if name in inside})
 
     def _compute_later(self, copied: functools.partial[Computing]) -> None:
         """Computes with what this function returns when that is needed first. Its argument is the module."""
@@ -80,7 +83,8 @@ class Around(torch.nn.Module):
         return self.module.state_dict(*args, **kwargs)
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """Loads the weights of the module inside. Other weights than those that rows were computed with are an error at the next batch."""
+        """Loads the weights of the module inside. Other weights than those that rows were computed with are an error when the next missing sample
+        is computed. A batch of which all rows are stored returns them."""
         return self.module.load_state_dict(*args, **kwargs)
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
@@ -89,8 +93,11 @@ class Around(torch.nn.Module):
         inside._load_from_state_dict(*args, **kwargs)
 
     def _apply(self: Self, fn: Callable[[Any], Any], recurse: bool = True) -> Self:
-        """Moves the module, as ``to`` does, and frees the memory that its weights had."""
-        module: Any = super()
-        module._apply(fn, recurse)
+        """Moves the module, as ``to`` does, also where its class moves more than weights, and frees the memory that these had."""
+        module: Any = self._computing.module
+        # A class may have the method without the second argument, as torch had it.
+        module._apply(fn) if recurse else module._apply(fn, recurse)
+        # It may have replaced what the two share.
+        self._share(module)
         self._computing.watch.renew()
         return self

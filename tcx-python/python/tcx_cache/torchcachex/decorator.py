@@ -128,7 +128,8 @@ class CacheModuleDecorator(torch.nn.Module):
         return self.module.state_dict(*args, **kwargs)
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """Loads the weights of the module inside. Other weights than those that rows were computed with are an error at the next batch."""
+        """Loads the weights of the module inside. Other weights than those that rows were computed with are an error when the next missing sample
+        is computed. A batch of which all rows are stored returns them."""
         return self.module.load_state_dict(*args, **kwargs)
 
 
