@@ -1,6 +1,7 @@
 """The checks that a module is what it promises: deterministic, and the same for a sample whatever else is in its batch.
 
-The first samples that are computed are computed again: the last one of the first batch alone, and one chosen by chance. Numbers are compared
+The first samples that are computed are computed again: the last one of the first batch alone, and one chosen by its ids: processes that
+compute the same batch together, such as those of a `DTensor`, choose the same. Numbers are compared
 with a tolerance, since kernels choose their order of summation by the size of the batch. Whole numbers, texts and the like have none: a few
 samples change in any correct module, where they are rounded from others, and most of them in one that depends on the batch.
 """
@@ -61,6 +62,11 @@ class Batch:
         """Its columns."""
         return self.schema.flatten(self.output) if self._kept is None else self._kept
 
+    def chance(self) -> random.Random:
+        """Chance that is the same wherever these ids are computed, and says nothing of their samples: ranks that chose other samples would each have
+        a collective of another one."""
+        return random.Random("\n".join(map(self.named, range(self.rows))))
+
     def keep(self) -> None:
         """Copies its columns, before more is computed: `forward` may write the next output into the memory of this one."""
         if self._kept is None:
@@ -101,7 +107,6 @@ class Checks:
         self._is_sensitive = False
         self._tipped = _Tipped()
         self._broken: str | None = None
-        self._chance = random.Random()
 
     @property
     def is_broken(self) -> bool:
@@ -132,21 +137,21 @@ class Checks:
         if batch.rows == 0:
             return
         if not self.is_deterministic or (not self.is_independent and batch.rows > 1):
-            chosen = [batch.rows - 1]
+            chosen, chance = [batch.rows - 1], batch.chance()
             if batch.rows > 1:
-                chosen.append(self._chance.randrange(batch.rows - 1))
+                chosen.append(chance.randrange(batch.rows - 1))
             for position in chosen:
                 self._alone(batch, position)
-            self._more(batch)
+            self._more(batch, chance)
             self.is_deterministic, self.is_independent = True, batch.rows > 1 and not self._tipped.fields
-        elif self._recheck and self._chance.random() < min(1.0, self._recheck * batch.rows):
-            self._alone(batch, self._chance.randrange(batch.rows))
-            self._more(batch)
+        elif self._recheck and (chance := batch.chance()).random() < min(1.0, self._recheck * batch.rows):
+            self._alone(batch, chance.randrange(batch.rows))
+            self._more(batch, chance)
         self.refuse()
 
-    def _more(self, batch: Batch) -> None:
+    def _more(self, batch: Batch, chance: random.Random) -> None:
         """Where a sample was another one in a field without a tolerance, computes more samples alone, until enough were compared."""
-        waiting = self._chance.sample(range(batch.rows), min(_TOGETHER, batch.rows)) if batch.rows > 1 else []
+        waiting = chance.sample(range(batch.rows), min(_TOGETHER, batch.rows)) if batch.rows > 1 else []
         while waiting and self._tipped.fields and not self._broken:
             self._alone(batch, waiting.pop())
 
