@@ -10,7 +10,7 @@ import torch
 from conftest import frozen
 
 import tcx_cache as tcx
-from tcx_cache.identity import watch
+from tcx_cache.identity import watch, watched
 from tcx_cache.tensors import captures
 
 
@@ -53,8 +53,8 @@ def test_a_thread_has_its_mode_again_afterwards(library):
 
 
 def test_the_writer_reads_weights_beside_captures(directory, linear, library, monkeypatch):
-    modes, is_written = [], watch._Weight.is_written
-    monkeypatch.setattr(watch._Weight, "is_written", lambda own: modes.append((threading.current_thread(), library.mode)) or is_written(own))
+    modes, is_written = [], watched.Weight.is_written
+    monkeypatch.setattr(watched.Weight, "is_written", lambda own: modes.append((threading.current_thread(), library.mode)) or is_written(own))
     with tcx.cached(linear, directory, id="m_v1") as cached:
         cached(torch.ones(2, 4), ids=["a", "b"])
     assert modes and all(mode == 2 for thread, mode in modes if thread is not threading.main_thread())
@@ -90,7 +90,7 @@ def test_the_library_is_one_that_this_process_has_loaded():
 @pytest.mark.parametrize("failures", [1, 3, 4])
 def test_weights_that_could_not_be_read_are_read_again(directory, linear, monkeypatch, failures):
     """As while the program captures a graph: a no would be final."""
-    left, is_written = [failures], watch._Weight.is_written
+    left, is_written = [failures], watched.Weight.is_written
 
     def fails(own):
         if left[0] and threading.current_thread() is not threading.main_thread():
@@ -99,7 +99,7 @@ def test_weights_that_could_not_be_read_are_read_again(directory, linear, monkey
         return is_written(own)
 
     monkeypatch.setattr(watch, "_PAUSES", (0.01, 0.01, 0.01))
-    monkeypatch.setattr(watch._Weight, "is_written", fails)
+    monkeypatch.setattr(watched.Weight, "is_written", fails)
     cached = tcx.cached(linear, directory, id="m_v1")
     cached(torch.ones(2, 4), ids=["a", "b"])
     if failures > 3:

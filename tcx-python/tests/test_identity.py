@@ -265,13 +265,15 @@ def test_labels_that_other_kernels_change_in_a_few_samples_are_kept():
 
 
 def test_a_random_module_that_writes_every_output_to_the_same_memory_is_found_out():
-    memory, counter = torch.empty(8, 3), itertools.count()
+    held, counter = {}, itertools.count()
 
     class Reusing(torch.nn.Module):
         def forward(self, x):
-            return torch.add(x, next(counter), out=memory[: len(x)])
+            return torch.add(x, next(counter), out=held.setdefault("memory", torch.empty(8, 3))[: len(x)])
 
     for ids in (["a"], ["a", "b", "c", "d"]):
+        # Memory that was there before would be a part of the identity.
+        held.clear()
         with pytest.raises(tcx.ModuleViolationError, match="the same sample gave two different outputs"):
             tcx.cached(Reusing().eval(), None, id="m_v1")(torch.ones(len(ids), 3), ids=ids)
 
@@ -303,10 +305,17 @@ def test_a_module_that_becomes_random_later_is_found_out_where_samples_are_reche
 def test_a_trainable_tensor_that_is_no_parameter_is_noticed():
     scale = torch.ones(1, requires_grad=True)
 
-    class Hidden(torch.nn.Module):
+    class Named(torch.nn.Module):
         def forward(self, x):
             return x * scale
 
+    class Hidden(torch.nn.Module):
+        def forward(self, x):
+            # Made where no walk looks.
+            return x * torch.ones(1, requires_grad=True)
+
+    with pytest.raises(tcx.InvalidWeightsError, match=r"weight `__class__.__closure__\[scale\]`: tracks gradients"):
+        tcx.cached(Named().eval(), None, id="m_v1")
     with pytest.raises(tcx.ModuleViolationError, match="an output tracks gradients"):
         tcx.cached(Hidden().eval(), None, id="m_v1")(torch.ones(2, 4), ids=["a", "b"])
 

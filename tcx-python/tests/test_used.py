@@ -35,6 +35,9 @@ class Line(deque):
     """A deque with attributes."""
 
 
+UNSEEN = {}
+
+
 def with_attribute(cls, value):
     held = cls()
     held.scale = value
@@ -70,8 +73,9 @@ def scaled(place, factor):
     own = Scaled()
     value = torch.full((4,), float(factor))
     PLACES[place](own, value)
-    # Where the walk does not look.
-    Scaled.value = property(lambda self: value)
+    # Where a walk does not look: no code names this dict.
+    UNSEEN[id(Scaled)] = value
+    Scaled.value = property(lambda self: globals()["UNSEEN"][id(type(self))])
     return frozen(own)
 
 
@@ -169,6 +173,7 @@ def test_a_module_that_uses_itself_has_the_identity_of_one_that_does_not(directo
         assert cached.coverage(["a"]).is_complete
 
 
+#: Which no code names.
 HEAD = [torch.ones(4)]
 
 
@@ -176,7 +181,7 @@ HEAD = [torch.ones(4)]
 def test_a_trainable_tensor_shows_itself_in_the_mode_of_inference(directory, is_of_inference):
     class Headed(torch.nn.Module):
         def forward(self, x):
-            return x * HEAD[0]
+            return x * globals()["HEAD"][0]
 
     cached = tcx.cached(frozen(Headed()), directory, id="m")
     HEAD[0] = torch.ones(4, requires_grad=True)

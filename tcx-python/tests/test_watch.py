@@ -12,7 +12,7 @@ import torch
 from conftest import frozen
 
 import tcx_cache as tcx
-from tcx_cache.identity import watch
+from tcx_cache.identity import watch, watched
 
 
 class Network(torch.nn.Module):
@@ -109,7 +109,7 @@ def test_what_is_replaced_between_two_batches_is_noticed(change):
 def test_a_module_in_which_nothing_is_replaced_is_walked_once(monkeypatch):
     walks = []
     scan = watch.Scan
-    monkeypatch.setattr(watch, "Scan", lambda module: walks.append(module) or scan(module))
+    monkeypatch.setattr(watch, "Scan", lambda module, *others: walks.append(module) or scan(module, *others))
     network = frozen(Network())
     network.outer[0].eval()
     cached = computed(network, batches=5)
@@ -232,12 +232,12 @@ def test_a_sample_that_fails_after_a_move_reads_no_memory_that_was_freed(monkeyp
     linear.weight.data = linear.weight.data.clone()
     with monkeypatch.context() as failing:
         # As if a GPU had no memory left.
-        failing.setattr(watch.sample, "Sample", lambda weights: 1 / 0)
+        failing.setattr(watched.sample, "Sample", lambda weights: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             cached(torch.ones(2, 4), ids=["c", "d"])
     gc.collect()
-    read, sample = [], watch._native.sample
-    monkeypatch.setattr(watch._native, "sample", lambda places, lines: read.extend(own for own, _ in places) or sample(places, lines))
+    read, sample = [], watched._native.sample
+    monkeypatch.setattr(watched._native, "sample", lambda places, lines: read.extend(own for own, _ in places) or sample(places, lines))
     cached._computing.watch._sampled.is_other()
     assert memory() is not None or address not in read
     cached(torch.ones(2, 4), ids=["c", "d"])

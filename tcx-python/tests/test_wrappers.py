@@ -194,3 +194,11 @@ def test_distributed_weights_are_told_apart_and_watched(directory, mesh):
     with pytest.raises(tcx.Error, match="weight"), tcx.cached(one, directory, id="distributed_v1") as cached:
         one[0].weight.to_local().mul_(3)
         cached(X, ids=[4, 5, 6])
+
+
+def test_weights_that_hold_their_values_in_others_cost_no_walk_for_each_batch():
+    with tcx.cached(network(Quantized(integers())), None, id="m_v1") as cached:
+        cached(X, ids=[1, 2, 3])
+        walked = cached._computing.watch._walked
+        cached(X, ids=[4, 5, 6])
+        assert walked is not None and cached._computing.watch._walked is walked

@@ -7,6 +7,7 @@ from typing import Any
 
 from .adapters import adapters
 from .config import digest
+from .graph import graph, graphs
 from .script import script
 from .unsaved import Scan, left_out
 from .weights import fingerprint, saved
@@ -38,6 +39,8 @@ class Known:
             entries.append(("functions", _used(used)))
         code = script(scan)
         entries += [] if code is None else [("script", code)]
+        traced = graph(graphs(scan))
+        entries += [] if traced is None else [("graph", traced)]
         missing = sorted({*buffers, *others} - {*scan.attributes} | {*scan.others})
         missing += [] if code is None else ["its script"]
         return Known(fingerprint(state), tuple(entries), adapters(module), tuple(missing))

@@ -19,6 +19,7 @@ from .. import _native
 from ..batch.attributes import in_slots
 from ..tensors.memory import is_array, is_tensor
 from .arrays import are_plain, check_objects, objects
+from .code import Code, Reached, content
 from .wrappers import unwrap
 
 #: The types of most attributes, which hold no tensor.
@@ -35,9 +36,10 @@ class Scan:
     """One walk through a module, its parts and the containers in its attributes, each once. It is made before and after each batch, unless
     nothing that it would read was replaced since the last one."""
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: Any, code: Code | None = None) -> None:
         import torch
 
+        self._code = Code() if code is None else code
         self._seen: set[int] = set()
         #: What each class of modules has.
         self._classes: dict[type, list[tuple[str, Any]]] = {}
@@ -60,8 +62,14 @@ class Scan:
         self._is_plain = True
         #: What methods belong to, and the ways to them. Most are parts that the walk comes to in any case, under names of their own.
         self._owners: list[tuple[Any, str]] = []
-        #: Functions, and the ways to them. What they have is mostly a part of the module under another name.
-        self._functions: list[tuple[Any, str]] = []
+        #: Functions, the ways to them, and the classes of which they are methods. What they have is mostly a part of the module under another
+        #: name.
+        self._functions: list[tuple[Any, str, type | None]] = []
+        #: Classes of modules whose code is not read yet, with those that they inherit from, and the ways to them.
+        self._coded: list[tuple[type, tuple[type, ...], str]] = []
+        #: What code reaches by name, and which variables were found in it.
+        self.reached: list[Reached] = []
+        self._variables: set[Any] = set()
         #: What variables of these functions refer to.
         self.cells: list[tuple[CellType, Any]] = []
         #: The classes of modules, and what each has.
@@ -76,8 +84,7 @@ class Scan:
         self._walk(module, "", self.parameters, self.buffers)
         self._is_following = True
         self._follow_methods()
-        if self._functions:
-            self._follow_functions()
+        self._follow_code()
         self.attributes = {**self._hidden, **self.attributes}
 
     @property
@@ -99,14 +106,12 @@ class Scan:
     @property
     def used_parts(self) -> dict[str, str]:
         """Which parts of the module its methods and functions use: the way to each there, and its name in the module."""
+        if not self._used:
+            return {}
         names = {id(part): path for path, part in self.modules}
-        used = {path: names[id(part)] for path, part in self._used.items() if id(part) in names}
+        used, known = {path: names[id(part)] for path, part in self._used.items() if id(part) in names}, {*names.values()}
         # A part that uses itself says nothing.
-        return {path: name for path, name in used.items() if name != self._part_of(path)}
-
-    def _part_of(self, path: str) -> str:
-        """The name of the innermost part that has what is at the end of a way."""
-        return max((name for name, _ in self.modules if not name or path.startswith(f"{name}.")), key=len)
+        return {path: name for path, name in used.items() if name != _part_of(path, known)}
 
     @property
     def used_tensors(self) -> dict[str, str]:
@@ -146,18 +151,20 @@ class Scan:
         for name, value in self._read(own) if type(module).__name__ != "OptimizedModule" else ():
             if name not in self._own and not isinstance(value, _PLAIN):
                 self._attribute(value, f"{path}{name}")
-        for name, value in self._of_class(type(module)):
+        for name, value in self._of_class(type(module), path):
             # A name of its own: `forward` may set an attribute of that name.
             self._attribute(value, f"{path}__class__.{name}")
         for name, part in self._read(module._modules):
             if part is not None:
                 self._walk(part, f"{path}{name}.", parameters, buffers)
 
-    def _of_class(self, own: type) -> list[tuple[str, Any]]:
+    def _of_class(self, own: type, path: str) -> list[tuple[str, Any]]:
         """The tensors, arrays and modules that a class has, or one that it inherits from, also in its dicts, lists and tuples."""
         if own not in self._classes:
             found: dict[str, Any] = {}
-            for base in reversed(own.__mro__[: own.__mro__.index(self._module)]):
+            bases = own.__mro__[: own.__mro__.index(self._module)]
+            self._coded.append((own, bases, f"{path}__class__"))
+            for base in reversed(bases):
                 held = vars(base)
                 self.of_classes.append((base, [*held.values()]))
                 found.update(held)
@@ -188,13 +195,26 @@ class Scan:
         while self._owners:
             self._attribute(*self._owners.pop(0))
 
-    def _follow_functions(self) -> None:
-        """After all else, so that what a function shares with the module has the name that it has there."""
+    def _follow_code(self) -> None:
+        """After all else, so that what code shares with the module has the name that it has there."""
         known, before = {id(tensor) for tensor in (*self.all.values(), *self._hidden.values())}, {*self.attributes}
-        while self._functions:
-            self._function(*self._functions.pop(0))
+        while self._coded or self._functions:
+            if self._coded:
+                own, bases, path = self._coded.pop(0)
+                for name, value in self._reaches(self._code.of_class(own, bases), path):
+                    self._attribute(value, name)
+            else:
+                self._function(*self._functions.pop(0))
             self._follow_methods()
         self.aliases = {name for name, own in self.attributes.items() if name not in before and id(own) in known}
+
+    def _reaches(self, reached: Reached, path: str) -> list[tuple[str, Any]]:
+        """The values that code reaches, each variable once, under the first class or function that has it."""
+        if reached.names or reached.cells:
+            self.reached.append(reached)
+        new = [own for own in reached.found if own.key not in self._variables]
+        self._variables |= {own.key for own in new}
+        return [(f"{path}.{own.path}", own.value) for own in new]
 
     def _attribute(self, value: Any, path: str) -> None:
         if is_tensor(value):
@@ -228,12 +248,14 @@ class Scan:
             self._items(value, _named(path, given))
         elif isinstance(value, _METHODS):
             owner = value.__self__
-            if isinstance(value, MethodType):
+            if isinstance(value, MethodType) and isinstance(value.__func__, FunctionType):
+                self._functions.append((value.__func__, path, owner if isinstance(owner, type) else type(owner)))
+            elif isinstance(value, MethodType):
                 self._attribute(value.__func__, path)
             if not isinstance(owner, (ModuleType, *_PLAIN)):
                 self._owners.append((owner, f"{path}.__self__"))
         elif isinstance(value, FunctionType):
-            self._functions.append((value, path))
+            self._functions.append((value, path, None))
         elif dataclasses.is_dataclass(value) or isinstance(value, SimpleNamespace):
             self._items(value, ((f"{path}.{name}", item) for name, item in self._held(value)))
         else:
@@ -259,8 +281,8 @@ class Scan:
         containers = (self._module, *_DICTS, UserDict, list, tuple, set, frozenset, deque, functools.partial, FunctionType, SimpleNamespace, *_METHODS)
         return isinstance(value, containers) or dataclasses.is_dataclass(value)
 
-    def _function(self, function: Any, path: str) -> None:
-        """What a function has beside its code: variables of where it was defined, defaults and attributes."""
+    def _function(self, function: Any, path: str, owner: type | None) -> None:
+        """What a function has beside its code: variables of where it was defined, defaults, attributes, and what the code reaches by name."""
         cells = zip(function.__code__.co_freevars, function.__closure__ or ())
         held = [(name, cell, content(cell)) for name, cell in cells]
         self.cells += [(cell, found) for _, cell, found in held]
@@ -268,7 +290,8 @@ class Scan:
         defaults = ((f"{path}.__defaults__[{number}]", item) for number, item in enumerate(function.__defaults__ or ()))
         named = ((f"{path}.__kwdefaults__[{name}]", item) for name, item in self._read(function.__kwdefaults__ or {}))
         own = ((f"{path}.{name}", item) for name, item in self._read(vars(function)))
-        self._items(function, (*closure, *defaults, *named, *own))
+        reached = self._reaches(self._code.of_function(function, owner), path)
+        self._items(function, (*closure, *defaults, *named, *own, *reached))
 
     def _held(self, value: Any, is_wanted: Callable[[Any], bool] = lambda item: True) -> list[tuple[str, Any]]:
         """The wanted attributes of an object, in its ``__dict__`` and in its slots."""
@@ -292,6 +315,13 @@ class Scan:
                 self._attribute(item, path)
 
 
+def _part_of(path: str, names: set[str]) -> str:
+    """The name of the innermost part that has what is at the end of a way."""
+    while path and (path := path.rpartition(".")[0]) not in names:
+        pass
+    return path
+
+
 def has_tensors(module: Any) -> bool:
     """Whether a module has parameters or buffers."""
     return next(module.parameters(), None) is not None or next(module.buffers(), None) is not None
@@ -306,14 +336,6 @@ def _named(path: str, items: Iterable[tuple[Any, Any]]) -> list[tuple[str, Any]]
         counts[text] += 1
         named.append((f"{path}[{text}]" if counts[text] == 1 else f"{path}[{text}]#{counts[text]}", item))
     return named
-
-
-def content(cell: CellType) -> Any:
-    """What a variable of a function refers to; ``None`` if it is not set yet."""
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return None
 
 
 def is_same_content(cell: CellType, held: Any) -> bool:

@@ -5,167 +5,27 @@ from __future__ import annotations
 import contextlib
 import operator
 import time
-from dataclasses import dataclass
 from typing import Any
 
-from .. import _native
 from ..errors import InvalidWeightsError, ModuleViolationError
-from ..runtime.locks import ProcessLock
+from ..runtime.locks import PartLocks, ProcessLock
 from ..tensors.captures import beside_captures
-from . import sample
-from .arrays import as_tensor, is_copied, looked_at
+from .code import Code
 from .computed import Computed
+from .graph import graphs
 from .known import Known
-from .unsaved import Scan, is_same_content
-from .weights import contiguous, refuse, saved
+from .unsaved import Scan
+from .watched import SMALL, Sampled, Walk, Weight
+from .weights import refuse, saved
 from .wrappers import flat
 
-#: Cache lines that are read after each computed batch, over all weights.
-_LINES = 1024
-#: The most bytes of an array of another form, and of computed entries of the `state_dict`, that are read around each batch.
-_SMALL = 1 << 20
 #: The seconds between attempts to read the weights for the writer.
 _PAUSES = (0.1, 0.4, 1.6)
-_VERSION, _FORM = operator.attrgetter("_version"), operator.attrgetter("dtype", "shape", "device")
-_ADDRESS, _STRIDE, _TRACKS = operator.methodcaller("data_ptr"), operator.methodcaller("stride"), operator.attrgetter("requires_grad")
+_TRACKS = operator.attrgetter("requires_grad")
 _REMEDY = "freeze the module again after the last change, and bump the id"
 _OF_FORWARD = "if `forward` keeps it for later, delete it before the module is cached; otherwise " + _REMEDY
 
-
-@dataclass
-class _Weight:
-    name: str
-    #: What the module has: a tensor, or an array.
-    source: Any
-    tensor: Any
-    #: Keeps the memory, also if the weight is given another, until it is looked at again.
-    alias: Any
-    version: int
-    form: tuple[Any, ...]
-    checksum: bytes
-    #: Whether the tensor is a copy of an array: only the values of the array show what was written to it.
-    is_copy: bool
-
-    @staticmethod
-    def freeze(name: str, source: Any) -> _Weight:
-        tensor = as_tensor(source)
-        # The version first: a write at the same time is then noticed, and so is other memory.
-        version, alias = _version(tensor), tensor.detach()
-        checksum = _checksum(alias, name)
-        return _Weight(name, source, tensor, alias, version, _form(alias), checksum, is_copied(source))
-
-    def is_touched(self, source: Any) -> bool:
-        """Whether something was written to it through torch, or it has other memory, or is another tensor."""
-        if self.is_small_copy and self.is_written():
-            return True
-        return source is not self.source or _version(self.tensor) != self.version or _form(self.tensor) != self.form
-
-    @property
-    def is_small_copy(self) -> bool:
-        """Whether all of its array is looked at around each batch; a larger one only before rows become durable."""
-        return self.is_copy and looked_at(self.source) <= _SMALL
-
-    def is_written(self) -> bool:
-        """Whether its memory has other values than when it was frozen."""
-        return _checksum(as_tensor(self.source) if self.is_copy else self.alias, self.name) != self.checksum
-
-    def again(self, source: Any) -> _Weight | None:
-        """The weight as it is now, with its memory of now; ``None`` if its values have changed.
-
-        Raises:
-            InvalidWeightsError: if its values are not known.
-        """
-        now = _Weight.freeze(self.name, source)
-        is_same = (now.checksum, now.form[1:3]) == (self.checksum, self.form[1:3])
-        # Rows that wait were computed with the memory of before.
-        return now if is_same and not self.is_written() else None
-
-
-def _version(tensor: Any) -> int:
-    return 0 if tensor.is_inference() else tensor._version
-
-
-def _form(tensor: Any) -> tuple[Any, ...]:
-    return tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride(), tensor.device
-
-
-class _Untouched:
-    """Compares what `is_touched` does, of all weights at once: a module may have hundreds, and it is done twice for each batch."""
-
-    def __init__(self, weights: list[_Weight]) -> None:
-        self._all = [own.tensor for own in weights]
-        # A tensor of inference mode has no version.
-        tracked = [own for own in weights if not own.tensor.is_inference()]
-        self._tracked = [own.tensor for own in tracked]
-        # As they were frozen, not as they are now.
-        self._versions = [own.version for own in tracked]
-        self._addresses, self._strides = [own.form[0] for own in weights], [own.form[3] for own in weights]
-        self._forms = [(own.form[1], own.form[2], own.form[4]) for own in weights]
-        self._copies = [own for own in weights if own.is_small_copy]
-
-    def holds(self) -> bool:
-        """Whether nothing was written to them through torch, and they have the same memory."""
-        return (
-            [*map(_VERSION, self._tracked)] == self._versions
-            and [*map(_ADDRESS, self._all)] == self._addresses
-            and [*map(_STRIDE, self._all)] == self._strides
-            and [*map(_FORM, self._all)] == self._forms
-            and not any(own.is_written() for own in self._copies)
-        )
-
-
-class _Sampled:
-    """Some bytes of the weights, as they are when it is made: cache lines of those on the CPU, and elements of those on a GPU."""
-
-    def __init__(self, weights: list[_Weight]) -> None:
-        self._lines = max(_LINES // max(len(weights), 1), 2)
-        # The tensors and not their addresses: they keep the memory that is read later.
-        on_gpu = [own.alias for own in weights if sample.is_on_gpu(own.alias)]
-        others = (own.alias for own in weights if own.alias.device.type == "cpu" and not sample.is_on_gpu(own.alias))
-        self._here = [own for own in others if sample.in_order(own) is not None]
-        self._sizes = [own.nbytes for own in self._here]
-        self._on_gpu = sample.Sample(on_gpu)
-        self._found = self._read()
-
-    def is_other(self) -> bool:
-        """Whether some of these bytes are others now."""
-        return self._read() != self._found or self._on_gpu.is_other()
-
-    def _read(self) -> bytes:
-        return _native.sample([*zip(map(_ADDRESS, self._here), self._sizes)], self._lines)
-
-
-@dataclass(frozen=True)
-class _Walk:
-    """What a walk without a finding has read."""
-
-    contents: _native.Contents
-    #: The tensors that it has found.
-    found: dict[str, Any]
-    untouched: _Untouched
-    #: Those of them that could track gradients.
-    tensors: list[Any]
-    #: The variables of functions, and what they referred to.
-    cells: list[tuple[Any, Any]]
-    #: The classes of modules, and what each had.
-    of_classes: list[tuple[type, list[Any]]]
-
-    def is_same(self) -> bool:
-        """Whether another walk would find the same."""
-        if not self.contents.are_same() or not all(_has_same(cls, held) for cls, held in self.of_classes):
-            return False
-        return not self.cells or all(is_same_content(cell, held) for cell, held in self.cells)
-
-
-def _has_same(cls: type, held: list[Any]) -> bool:
-    """Whether a class has what it had."""
-    now = vars(cls)
-    return len(now) == len(held) and all(map(operator.is_, now.values(), held))
-
-
-def _checksum(tensor: Any, name: str) -> bytes:
-    owner = contiguous(tensor, name)
-    return _native.checksum(owner.data_ptr(), owner.nbytes)
+_PARTS = PartLocks()
 
 
 def _classes(scan: Scan) -> dict[str, type]:
@@ -182,7 +42,11 @@ class Watch:
     """
 
     def __init__(self, module: Any, allows_gradients: bool) -> None:
-        scan = Scan(module)
+        #: What the code of the module reaches, which is read again where something in it was replaced.
+        self._code = Code()
+        scan = Scan(module, self._code)
+        #: The locks of the parts, which other handles have that compute with one of these: what `forward` keeps in a part is that of one batch.
+        self.locks = _PARTS.of(part for _, part in scan.modules)
         refuse(scan, allows_gradients)
         self._module = module
         self._allows_gradients = allows_gradients
@@ -190,14 +54,15 @@ class Watch:
         self._lock = ProcessLock()
         self._classes = _classes(scan)
         self._used_parts, self._of_tensors = scan.used_parts, scan.of_tensors
+        self._graphs = graphs(scan)
         #: Of weights that hold their values in other tensors, which are watched: what else decides their values.
         found, self._texts = flat(scan.all)
         self._attributes = found.keys() - flat(scan.registered)[0].keys()
-        self._weights = [_Weight.freeze(name, own) for name, own in found.items()]
+        self._weights = [Weight.freeze(name, own) for name, own in found.items()]
         #: The attributes that appeared while `forward` ran.
         self._of_forward: set[str] = set()
-        self._walked: _Walk | None = None
-        self._sampled = _Sampled(self._weights)
+        self._walked: Walk | None = None
+        self._sampled = Sampled(self._weights)
         state = saved(module)
         self._computed = Computed(state, (own.alias for own in self._weights), {*found, *self._texts})
         self.known = Known.of(module, scan, state)
@@ -209,7 +74,7 @@ class Watch:
         Raises:
             ModuleViolationError: if they have changed. This is final: restoring them later does not undo it.
         """
-        if self._computed.nbytes <= _SMALL:
+        if self._computed.nbytes <= SMALL:
             self._look_at_computed()
         walked = self._unchanged()
         if walked is not None:
@@ -217,7 +82,7 @@ class Watch:
                 self._check_known()
                 if walked.untouched.holds() and not (has_run and self._sampled.is_other()):
                     return False
-        scan = Scan(self._module) if walked is None else None
+        scan = Scan(self._module, self._code) if walked is None else None
         if scan is not None:
             refuse(scan, self._allows_gradients)
         with self._lock.own:
@@ -229,17 +94,13 @@ class Watch:
             elif has_run and self._sampled.is_other():
                 # After `forward` only: what was written before it is still there.
                 self._fail(self._first_written(), "changed in place after it was frozen, so that rows computed before and after would differ")
-            if scan is not None or touched:
-                contents = scan.contents() if scan is not None else walked.contents if walked else None
-                read = scan if scan is not None else walked
-                cells, of_classes = (read.cells, read.of_classes) if read is not None else ([], [])
-                # A walk does not show what tensors inside of weights were replaced by.
-                contents = None if self._texts else contents
-                tensors = [own for own in found.values() if hasattr(own, "requires_grad")]
-                self._walked = None if contents is None else _Walk(contents, found, _Untouched(self._weights), tensors, cells, of_classes)
+            if scan is not None:
+                self._walked = Walk.of(scan, found, self._texts, self._weights)
+            elif walked is not None and touched:
+                self._walked = walked.again(self._weights)
         return scan is not None
 
-    def _unchanged(self) -> _Walk | None:
+    def _unchanged(self) -> Walk | None:
         """The last walk, if another one would find the same, and nothing to refuse."""
         walked = self._walked
         if walked is None or not walked.is_same():
@@ -274,13 +135,22 @@ class Watch:
         for other in [] if has_run else others[:1]:
             self._changed = f"`{other}`: uses another part of the module than when it was frozen, `{self._used_parts[other]}`; {_REMEDY}"
             self._check_known()
+        self._look_at_parts(scan, has_run)
+        return found
+
+    def _look_at_parts(self, scan: Scan, has_run: bool) -> None:
+        """Refuses parts of other classes, and other graphs of those that have one class."""
+        code = graphs(scan)
+        traced = next((path for path, own in self._graphs.items() if path in code and code[path] != own), None)
+        if traced is not None:
+            self._changed = f"module `{traced}`: its graph changed after it was frozen, so that rows computed before and after would differ; {_REMEDY}"
+            self._check_known()
         classes = _classes(scan)
         if has_run:
             self._classes = {**classes, **self._classes}
         if classes.items() ^ self._classes.items():
             self._changed = f"a part of it was added, removed or replaced by one of another class after it was frozen; {_REMEDY}"
             self._check_known()
-        return found
 
     def _look_closely(self, touched: list[int], found: dict[str, Any]) -> None:
         """Weights were touched: they are the same if all their values are."""
@@ -306,9 +176,9 @@ class Watch:
                 what = "changed after it was frozen, so that rows computed before and after would differ"
                 self._changed = self._changed or f"`state_dict` entry `{name}`: {what}; {_REMEDY}"
 
-    def _set(self, weights: list[_Weight]) -> None:
+    def _set(self, weights: list[Weight]) -> None:
         """Watches these instead. The sample first: if it fails, the weights of before stay watched, and count as touched."""
-        sampled = _Sampled(weights)
+        sampled = Sampled(weights)
         self._weights, self._sampled = weights, sampled
 
     def _first_written(self) -> str:
@@ -333,7 +203,7 @@ class Watch:
     def renew(self) -> None:
         """Lets go of the memory that weights had before they were moved, if their values are the same. It finds no fault: the next check does."""
         try:
-            found = flat(Scan(self._module).all)[0]
+            found = flat(Scan(self._module, self._code).all)[0]
         except InvalidWeightsError:
             return
         self._renew({own.name: found.get(own.name, own.source) for own in self._weights})

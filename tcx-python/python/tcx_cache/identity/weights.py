@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from .. import _native
@@ -22,6 +23,10 @@ _RUST_NAMES = {
     "float8_e5m2fnuz": "Float8e5m2fnuz",
     "float8_e4m3fnuz": "Float8e4m3fnuz",
 }
+
+
+#: In the name of a part that classes or globals have.
+_OUTSIDE = re.compile(r"__class__\.|__globals__\[")
 
 
 class _Weights:
@@ -120,10 +125,15 @@ def refuse(scan: Scan, allows_gradients: bool) -> None:
     """Refuses a module that cannot be frozen, by a walk through it.
 
     Raises:
-        InvalidWeightsError: if it is in training mode, or a parameter tracks gradients.
+        InvalidWeightsError: if it is in training mode, or a parameter tracks gradients or has no values yet.
     """
-    # An activation of a class is not reached by `eval`, and is the same in both modes.
-    training = next((name for name, part in scan.modules if part.training and ("__class__." not in name or has_tensors(part))), None)
+    from torch.nn.parameter import is_lazy
+
+    lazy = next((name for name, weight in scan.all.items() if is_lazy(weight)), None)
+    if lazy is not None:
+        raise InvalidWeightsError(f"weight `{lazy}`: is not initialized; run one batch first, with which a lazy module makes its weights")
+    # An activation of a class or of a global is not reached by `eval`, and is the same in both modes.
+    training = next((name for name, part in scan.modules if part.training and (not _OUTSIDE.search(name) or has_tensors(part))), None)
     if training is not None:
         part = f"its part `{training}` is" if training else "it is"
         raise InvalidWeightsError(

@@ -28,7 +28,7 @@ from ..sharing.shards import warm_sharded
 from ..tensors.streams import refuse_capture
 from . import checks
 from .around import Around
-from .computing import Computing
+from .computing import Computing, tracks
 from .loading import Loaded, NotLoadedError, Select, explain
 from .table import WarmReport, check_batch_size, distinct_positions, reopen, travel, warm
 from .upkeep import Upkeep, checked_view
@@ -75,10 +75,14 @@ class Cached(Upkeep, Around, Generic[Batch]):
             **kwargs: Further inputs.
 
         Raises:
-            InvalidBatchError: if an input cannot be split by sample, or the numbers of ids and samples differ.
+            InvalidBatchError: if an input cannot be split by sample, the numbers of ids and samples differ, or an input tracks gradients.
             ModuleViolationError: if weights have changed, or the module is not deterministic.
             InvalidOutputError: if the outputs are not as declared, or as those of the first batch.
         """
+        computing = self._computing
+        if not computing.allows_gradients and torch.is_grad_enabled() and tracks((*args, kwargs) if kwargs else args):
+            # Also where all rows are stored: nothing would reach what made the inputs.
+            computing.refuse_tracked((args, kwargs))
         ids = keys.once(ids)
         listed = keys.listed(ids)
         split = plan(Inputs(*args, **kwargs), len(listed))
@@ -153,29 +157,31 @@ class Cached(Upkeep, Around, Generic[Batch]):
         self, ids: list[Any], packed: _native.Keys, found: Found | None, select: Select, split: Plan | None = None
     ) -> Found:
         """Computes the missing rows. With `split`, the inputs of all positions can be selected, those of repeated ids too."""
-        computing = self._computing
         self._refuse_itself()
-        with computing.lock.own:
-            while True:
-                found = self._rows.lookup_to_write(packed, found)
-                positions = distinct_positions(ids) if found is None else found.rows.distinct_missing()
-                if not positions and found is not None:
-                    return found
-                self._rows.check_any(positions)
-                passed = None if split is None else split.passed(positions)
-                inputs = passed if passed is not None and computing.leaves_inputs else select(positions)
-                if split is not None and len(positions) < (len(ids) if found is None else found.missing):
-                    computing.check_repeated(ids, positions, select)
-                output, seconds = timed(lambda: computing.run(inputs, are_copies=inputs is not passed))
-                if passed is not None:
-                    computing.computed_whole(passed, inputs)
-                found = self._rows.settled(packed, found, output, positions)
-                if found is not None:
-                    break
-            columns = self._rows.columns(output, len(positions))
-            self._check(output, [ids[position] for position in positions], lambda rows: select([positions[row] for row in rows]))
-            self._rows.note_kept(found.insert(positions, columns, seconds, computing.attestation()))
-            return found
+        return self._computing.alone(functools.partial(self._completed, ids, packed, found, select, split))
+
+    def _completed(self, ids: list[Any], packed: _native.Keys, found: Found | None, select: Select, split: Plan | None) -> Found:
+        computing = self._computing
+        while True:
+            found = self._rows.lookup_to_write(packed, found)
+            positions = distinct_positions(ids) if found is None else found.rows.distinct_missing()
+            if not positions and found is not None:
+                return found
+            self._rows.check_any(positions)
+            passed = None if split is None else split.passed(positions)
+            inputs = passed if passed is not None and computing.leaves_inputs else select(positions)
+            if split is not None and len(positions) < (len(ids) if found is None else found.missing):
+                computing.check_repeated(ids, positions, select)
+            output, seconds = timed(lambda: computing.run(inputs, are_copies=inputs is not passed))
+            if passed is not None:
+                computing.computed_whole(passed, inputs)
+            found = self._rows.settled(packed, found, output, positions)
+            if found is not None:
+                break
+        columns = self._rows.columns(output, len(positions))
+        self._check(output, [ids[position] for position in positions], lambda rows: select([positions[row] for row in rows]))
+        self._rows.note_kept(found.insert(positions, columns, seconds, computing.attestation()))
+        return found
 
     def _refuse_itself(self) -> None:
         if self._computing.lock.is_held_here:
@@ -290,11 +296,9 @@ class Cached(Upkeep, Around, Generic[Batch]):
         computing = self._computing
         inputs = self._load(stored_ids, load).whole
         self._refuse_itself()
-        with computing.lock.own:
-            output = computing.run(inputs)
-            batch = checks.Batch(self._schema(), stored, len(stored_ids), lambda _: None, lambda row: repr(stored_ids[row]))
-            # Another thread may have the module write its next output into the memory of this one.
-            return checks.difference(batch, output)
+        batch = checks.Batch(self._schema(), stored, len(stored_ids), lambda _: None, lambda row: repr(stored_ids[row]))
+        # Compared there, too: another thread may have the module write its next output into the memory of this one.
+        return computing.alone(lambda: checks.difference(batch, computing.run(inputs)))
 
     def _schema(self) -> Schema:
         schema = self._rows.schema

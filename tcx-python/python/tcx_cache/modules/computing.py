@@ -6,8 +6,8 @@ import contextlib
 import copy
 import os
 import platform
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 import torch
 
@@ -21,6 +21,8 @@ from ..identity.watch import Watch
 from ..runtime.locks import ProcessLock, computes
 from ..runtime.warn import warn
 from .checks import VERSION, Checks
+
+Own = TypeVar("Own")
 
 _TRAINABLE = "an output tracks gradients, so a tensor that is no parameter of the module is trainable; call `requires_grad_(False)` on it"
 #: What PyTorch says if a tensor of the mode of inference takes part in what tracks gradients, and if it is written to outside of that mode.
@@ -132,6 +134,13 @@ class Computing:
     def _before(self, own: Computing) -> str:
         return f"module `{own.name}`, whose outputs are inputs of `{self.name}`"
 
+    def alone(self, call: Callable[[], Own]) -> Own:
+        """Calls a function that computes, while no other thread computes with this module or a part of it."""
+        first, *others = self.watch.locks
+        # A thread within a network holds those of its parts already. For others it does not wait: their thread may wait for it.
+        with first.turn():
+            return _alone(others, self.lock, call)
+
     def run(self, inputs: Inputs, are_copies: bool = True) -> Any:
         """The output of the module, which is frozen before and after."""
         twice = sorted(inputs.kwargs.keys() & self.shared.keys())
@@ -206,10 +215,18 @@ class Computing:
             "batch have changed in the caller; its later batches are copied. Do not use these tensors again, and make `forward` write into none of its inputs"
         )
 
-    def _refuse_gradients(self, output: Any, inputs: Inputs) -> None:
-        if any(tensor.requires_grad for tensor in _tensors([inputs.args, inputs.kwargs, self.shared])):
+    def refuse_tracked(self, inputs: Any) -> None:
+        """Refuses inputs that track gradients, which would be lost: stored rows have none.
+
+        Raises:
+            InvalidBatchError: if one does.
+        """
+        if tracks(inputs):
             raise InvalidBatchError(f"module `{self.name}`: an input tracks gradients, and stored rows have none; pass `input.detach()`")
-        if any(tensor.requires_grad for tensor in _tensors(output)):
+
+    def _refuse_gradients(self, output: Any, inputs: Inputs) -> None:
+        self.refuse_tracked((inputs.args, inputs.kwargs, self.shared))
+        if tracks(output):
             raise ModuleViolationError(f"module `{self.name}`: {_TRAINABLE}")
 
     def check(self, has_run: bool = False) -> None:
@@ -260,6 +277,15 @@ class Computing:
             return
 
 
+def _alone(locks: list[ProcessLock], last: ProcessLock, call: Callable[[], Own]) -> Own:
+    """Calls a function with all of these locks held, and one that it waits for in any case."""
+    if not locks:
+        with last.own:
+            return call()
+    with locks[0].turn():
+        return _alone(locks[1:], last, call)
+
+
 def _versions(inputs: Inputs) -> list[int]:
     """How often something was written into each tensor among the arguments."""
     parts = [*inputs.args, *inputs.kwargs.values()]
@@ -282,11 +308,16 @@ def _weights(module: torch.nn.Module) -> Iterator[tuple[Any, str, torch.Tensor]]
                     yield tensors, name, tensor
 
 
-def _tensors(value: Any) -> list[torch.Tensor]:
+def tracks(value: Any) -> bool:
+    """Whether a tensor in a value tracks gradients."""
     if isinstance(value, torch.Tensor):
-        return [value]
+        return value.requires_grad
     if isinstance(value, Mapping):
-        return [tensor for part in value.values() for tensor in _tensors(part)]
-    if isinstance(value, (list, tuple)):
-        return [tensor for part in value for tensor in _tensors(part)]
-    return []
+        value = value.values()
+    elif not isinstance(value, (list, tuple)):
+        return False
+    # Most are tensors: a batch makes few calls.
+    for part in value:
+        if part.requires_grad if isinstance(part, torch.Tensor) else isinstance(part, (list, tuple, Mapping)) and tracks(part):
+            return True
+    return False

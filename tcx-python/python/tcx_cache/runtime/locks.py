@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import threading
 import time
+import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
@@ -22,6 +24,8 @@ class ProcessLock:
     def __init__(self) -> None:
         #: A lock in C, to be entered as it is: Ctrl-C may interrupt code of Python between taking a lock and the block that gives it back.
         self.own: Any = threading.RLock()
+        #: The order in which a thread takes several.
+        self.number = next(_NUMBERS)
         _LOCKS.add(self)
 
     def hold(self, seconds: float) -> bool:
@@ -40,7 +44,8 @@ class ProcessLock:
     def turn(self) -> AbstractContextManager[Any]:
         """Holds it. A thread that runs code of the user with another lock held does not wait for it: two functions that use the table of each other
         would wait for each other. They may compute a value twice, as two processes may."""
-        return _IfFree(self) if _is_computing() else self.own
+        # One that this thread has is held twice, and is not given back where the thread ends to compute.
+        return _IfFree(self) if _is_computing() and not self.is_held_here else self.own
 
     @property
     def is_held_here(self) -> bool:
@@ -72,6 +77,7 @@ class _IfFree:
 
 
 _LOCKS: Alive[ProcessLock] = Alive()
+_NUMBERS = itertools.count()
 #: The lock that this thread held when it began to run code of the user, and those that it has taken within that.
 _here = threading.local()
 
@@ -100,6 +106,40 @@ def computes(lock: ProcessLock) -> Iterator[None]:
         yield
     finally:
         _release(_here.taken)
+
+
+class PartLocks:
+    """The locks of objects that are parts of several others: what shares a part shares a lock."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, tuple[weakref.ref[Any], ProcessLock]] = {}
+        self._guard = ProcessLock()
+
+    def of(self, parts: Iterable[Any]) -> tuple[ProcessLock, ...]:
+        """All locks that these parts have, in the same order in each thread. Parts without one get the first of them, or a new one."""
+        with self._guard.own:
+            known = [(part, self._known(part)) for part in parts]
+            found = sorted({id(lock): lock for _, lock in known if lock is not None}.values(), key=lambda lock: lock.number) or [ProcessLock()]
+            for part, lock in known:
+                if lock is None:
+                    self._add(part, found[0])
+            return tuple(found)
+
+    def _known(self, part: Any) -> ProcessLock | None:
+        ref, lock = self._of.get(id(part), (None, None))
+        # The address may be that of an object that is gone.
+        return lock if ref is not None and ref() is part else None
+
+    def _add(self, part: Any, lock: ProcessLock) -> None:
+        known, key = self._of, id(part)
+
+        def remove(gone: weakref.ref[Any]) -> None:
+            # Without the guard: this may run at any time, also in a thread that has it.
+            own = known.get(key)
+            if own is not None and own[0] is gone:
+                del known[key]
+
+        known[key] = weakref.ref(part, remove), lock
 
 
 #: The seconds that a fork waits for threads at most: one of them may wait for the thread that forks.
