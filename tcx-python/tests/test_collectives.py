@@ -40,7 +40,8 @@ def test_processes_with_the_same_ids_compute_the_same_samples_again(recheck):
 
 
 @pytest.mark.parametrize("place", ["argument", "keyword", "dict"])
-def test_inputs_that_track_gradients_are_refused_in_each_batch(linear, place):
+@pytest.mark.parametrize("is_first", [False, True])
+def test_inputs_that_track_gradients_are_refused_in_each_batch(linear, place, is_first):
     class Takes(torch.nn.Module):
         def __init__(self):
             super().__init__()
@@ -52,10 +53,13 @@ def test_inputs_that_track_gradients_are_refused_in_each_batch(linear, place):
     def call(x, ids):
         return cached(x=x, ids=ids) if place == "keyword" else cached({"x": x} if place == "dict" else x, ids=ids)
 
-    cached = tcx.cached(frozen(Takes()), None, id="m_v1")
     x = torch.ones(2, 4)
-    call(x, ["a", "b"])
     tracked = x.clone().requires_grad_()
+    cached = tcx.cached(frozen(Takes()), None, id="m_v1")
+    if is_first:
+        with torch.no_grad():
+            call(tracked, ["y", "z"])
+    call(x, ["a", "b"])
     for ids in (["a", "b"], ["c", "d"], ["a", "e"]):
         with pytest.raises(tcx.InvalidBatchError, match="an input tracks gradients"):
             call(tracked, ids)
@@ -63,6 +67,13 @@ def test_inputs_that_track_gradients_are_refused_in_each_batch(linear, place):
     with torch.no_grad():
         assert torch.equal(call(tracked, ["a", "c"]), linear(tracked))
     assert not call(tracked.detach(), ["c", "d"]).requires_grad
+
+
+def test_loaded_inputs_that_track_gradients_are_refused_in_each_batch(linear):
+    cached = tcx.cached(linear, None, id="m_v1")
+    cached.fetch(["a"], lambda missing: torch.ones(1, 4))
+    with pytest.raises(tcx.InvalidBatchError, match="an input tracks gradients"):
+        cached.fetch(["b"], lambda missing: torch.ones(1, 4, requires_grad=True))
 
 
 def test_inputs_that_track_gradients_are_passed_on_where_gradients_are_waived(linear):

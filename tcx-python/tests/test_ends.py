@@ -108,12 +108,25 @@ def in_thread(work):
     return done.wait(20)
 
 
-@pytest.mark.parametrize("what", ["a module", "a table", "a table within another"])
+class Uses(torch.nn.Module):
+    """Computes with a handle, which it has as a part."""
+
+    def __init__(self, handle):
+        super().__init__()
+        self.handle = handle
+
+    def forward(self, x):
+        return self.handle(x, ids=[int(own) for own in x[:, 0]])
+
+
+@pytest.mark.parametrize("what", ["a module", "a module within another", "a table", "a table within another"])
 def test_ctrl_c_leaves_no_lock_held(directory, what):
     cache, start = tcx.Cache(directory), 0
     cached = cache.module(network(), "linear_v1", outputs=tcx.f32[2])
     tables = [cache.table(f"t{number}_v1", outputs=int, ids=int) for number in range(2)]
+    outer = cache.module(Uses(cached).eval(), "outer_v1", outputs=tcx.f32[2])
     calls = {
+        "a module within another": lambda ids: outer(inputs(ids), ids=ids),
         "a module": lambda ids: cached(inputs(ids), ids=ids),
         "a table": lambda ids: tables[0].fetch(ids, lambda missing: missing),
         "a table within another": lambda ids: tables[0].fetch(ids, lambda missing: tables[1].fetch(missing, lambda own: own)),

@@ -18,12 +18,14 @@ ONES = torch.ones(1, 4)
 #: A module of a program: a network at its top, and what uses it. `%s` is the body of `Features`.
 PROGRAM = """
 import functools
+import types
 import torch
 
 model = torch.nn.Linear(4, 2)
 encoder = torch.nn.Linear(4, 2)
 mean = torch.zeros(2)
 bank = {"model": model}
+settings = types.SimpleNamespace(nets=[model])
 
 def encode(x):
     return model(x)
@@ -49,6 +51,13 @@ class Double(torch.autograd.Function):
     def forward(context, x):
         return model(x)
 
+class Decorated:
+    def __init__(self, function):
+        self.function = function
+
+    def __get__(self, own, cls):
+        return functools.partial(self.function, own)
+
 calls, method, remembered = Calls(), model.forward, functools.partial(encode)
 
 class Features(torch.nn.Module):
@@ -58,9 +67,12 @@ class Features(torch.nn.Module):
 BODIES = {
     "global": "def forward(self, x): return model(x)",
     "container": "def forward(self, x): return bank['model'](x)",
+    "namespace": "def forward(self, x): return settings.nets[0](x)",
     "inner function": "def forward(self, x): return (lambda y: model(y))(x)",
     "decorator of torch": "@torch.no_grad()\n def forward(self, x): return model(x)",
     "decorator": "@logged\n def forward(self, x): return model(x)",
+    "class of decorators": "@Decorated\n def run(self, x): return model(x)\n def forward(self, x): return self.run(x)",
+    "function that is remembered": "@functools.lru_cache\n def net(self): return model\n def forward(self, x): return self.net()(x)",
     "function": "def forward(self, x): return encode(x)",
     "default": "def forward(self, x, run=encode): return run(x)",
     "default of a function": "def forward(self, x): return twice(x)",
@@ -81,6 +93,13 @@ BODIES = {
         " def _inside(self, x): return model(x)\n def forward(self, x): return self.run(x)"
     ),
 }
+
+
+class Session:
+    """Has what refers to it."""
+
+    def __init__(self, config=None):
+        self.config, self.all = config or Session(self), {"session": self}
 
 
 def program(body, name="tcx_program"):
@@ -241,6 +260,12 @@ def test_methods_of_containers_of_a_program_are_not_called(directory):
 
     found = program("def forward(self, x): return x if bank else x")
     found.bank = Lazy(a=1)
+    opened(found, directory)(ONES, ids=["a"])
+
+
+def test_objects_of_a_program_that_refer_to_each_other_are_read_once(directory):
+    found = program("def forward(self, x): return x if session else x")
+    found.session = Session()
     opened(found, directory)(ONES, ids=["a"])
 
 

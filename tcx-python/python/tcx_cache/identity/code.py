@@ -8,13 +8,14 @@ less.
 
 from __future__ import annotations
 
+import dataclasses
 import dis
 import functools
 import os
 import sys
 from collections import Counter, UserDict, deque
 from collections.abc import Iterable, Iterator, Mapping
-from types import CellType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
+from types import CellType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
 from ..batch.attributes import in_slots
@@ -142,6 +143,9 @@ class _Reader:
         """Looks up a name of a module or a class, which code refers to."""
         value, key = holder.get(name), (id(owner), name)
         if isinstance(value, ModuleType):
+            if key not in self._seen and not _is_library(value.__name__):
+                self._seen.add(key)
+                self._reached.names.append((holder, name, value))
             self._namespace(value, shown, code)
             return
         if key not in self._seen and not (isinstance(value, (FunctionType, type)) and _is_library(value.__module__)):
@@ -157,7 +161,8 @@ class _Reader:
         if key in self._seen or _is_library(owner.__name__ if isinstance(owner, ModuleType) else owner.__module__):
             return
         self._seen.add(key)
-        holders = [(base, vars(base)) for base in owner.__mro__] if isinstance(owner, type) else [(owner, vars(owner))]
+        # A variable of a module has one key, also where a function of the module names it.
+        holders = [(base, vars(base)) for base in owner.__mro__] if isinstance(owner, type) else [(vars(owner), vars(owner))]
         # A class may be called, or be a function of autograd.
         called = ("__init__", *_CALLED) if isinstance(owner, type) and not _is_network(owner) else ()
         for name in (*_names(code).attributes, *called):
@@ -225,8 +230,10 @@ def _functions(value: Any) -> Iterator[FunctionType]:
         yield from (item for item in _items(value) if isinstance(item, FunctionType))
     else:
         # Of `functools.lru_cache`, and of a class of decorators.
-        wrapped = _attributes(value).get("__wrapped__")
+        held = _attributes(value)
+        wrapped = held.get("__wrapped__")
         yield from () if wrapped is None or wrapped is value else _functions(wrapped)
+        yield from (item for item in held.values() if isinstance(item, FunctionType))
 
 
 def _holds(value: Any, depth: int) -> bool:
@@ -243,10 +250,13 @@ def _holds(value: Any, depth: int) -> bool:
         return _holds(value.__self__, depth)
     if isinstance(value, (dict, MappingProxyType, UserDict, list, tuple, set, frozenset, deque, functools.partial)):
         return any(_holds(item, depth - 1) for item in _items(value))
-    if _is_library(type(value).__module__):
+    if _is_library(type(value).__module__) and not isinstance(value, SimpleNamespace):
         return False
+    held = (*_attributes(value).values(), *(item for _, item in in_slots(value)))
+    if dataclasses.is_dataclass(value) or isinstance(value, SimpleNamespace):
+        return any(_holds(item, depth - 1) for item in held)
     # Of any other object, only what it has itself.
-    return any(_holds(item, 1) for item in (*_attributes(value).values(), *(item for _, item in in_slots(value))))
+    return any(is_numeric(item) or (isinstance(item, torch.nn.Module) and _has_weights(item)) for item in held)
 
 
 def _is_network(own: type) -> bool:

@@ -28,7 +28,7 @@ from ..sharing.shards import warm_sharded
 from ..tensors.streams import refuse_capture
 from . import checks
 from .around import Around
-from .computing import Computing, tracks
+from .computing import Computing
 from .loading import Loaded, NotLoadedError, Select, explain
 from .table import WarmReport, check_batch_size, distinct_positions, reopen, travel, warm
 from .upkeep import Upkeep, checked_view
@@ -79,10 +79,7 @@ class Cached(Upkeep, Around, Generic[Batch]):
             ModuleViolationError: if weights have changed, or the module is not deterministic.
             InvalidOutputError: if the outputs are not as declared, or as those of the first batch.
         """
-        computing = self._computing
-        if not computing.allows_gradients and torch.is_grad_enabled() and tracks((*args, kwargs) if kwargs else args):
-            # Also where all rows are stored: nothing would reach what made the inputs.
-            computing.refuse_tracked((args, kwargs))
+        self._computing.refuse_tracked(args, kwargs)
         ids = keys.once(ids)
         listed = keys.listed(ids)
         split = plan(Inputs(*args, **kwargs), len(listed))
@@ -143,9 +140,12 @@ class Cached(Upkeep, Around, Generic[Batch]):
             )
         loaded = load(wanted)
         try:
-            return plan(as_inputs(loaded), len(wanted))
+            inputs = as_inputs(loaded)
+            found = plan(inputs, len(wanted))
         except InvalidBatchError as error:
             raise InvalidBatchError(f"module `{self.id}`: what `load` returned for {len(wanted)} samples: {error}") from None
+        self._computing.refuse_tracked(inputs.args, inputs.kwargs)
+        return found
 
     def _lookup(self, packed: _native.Keys, device: torch.device) -> Found | None:
         is_on_gpu = device.type == "cuda"

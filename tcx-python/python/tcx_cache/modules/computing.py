@@ -162,14 +162,15 @@ class Computing:
         self._note_writes(inputs, written, are_copies)
         self.check(has_run=True)
         if shows_gradients:
-            self._refuse_gradients(output, inputs)
+            self._refuse_gradients(output)
             self._has_shown_gradients = True
         return output
 
     def _compute(self, inputs: Inputs) -> tuple[Any, bool]:
         """The output, and whether it shows what tracks gradients. With gradients on, a trainable tensor shows itself in what it takes part in,
         also one that is no parameter."""
-        shows = not self._has_shown_gradients
+        # Inputs that do so would hide it: the caller has turned gradients off.
+        shows = not self._has_shown_gradients and not tracks((inputs.args, inputs.kwargs))
         if shows and torch.is_inference_mode_enabled():
             # In the mode of inference nothing tracks gradients.
             found = self._compute_outside_inference(inputs)
@@ -215,17 +216,16 @@ class Computing:
             "batch have changed in the caller; its later batches are copied. Do not use these tensors again, and make `forward` write into none of its inputs"
         )
 
-    def refuse_tracked(self, inputs: Any) -> None:
-        """Refuses inputs that track gradients, which would be lost: stored rows have none.
+    def refuse_tracked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Refuses inputs that track gradients, which would be lost: stored rows have none. Also where all rows are stored.
 
         Raises:
-            InvalidBatchError: if one does.
+            InvalidBatchError: if one does, and gradients are on.
         """
-        if tracks(inputs):
+        if not self.allows_gradients and torch.is_grad_enabled() and tracks((*args, kwargs) if kwargs else args):
             raise InvalidBatchError(f"module `{self.name}`: an input tracks gradients, and stored rows have none; pass `input.detach()`")
 
-    def _refuse_gradients(self, output: Any, inputs: Inputs) -> None:
-        self.refuse_tracked((inputs.args, inputs.kwargs, self.shared))
+    def _refuse_gradients(self, output: Any) -> None:
         if tracks(output):
             raise ModuleViolationError(f"module `{self.name}`: {_TRAINABLE}")
 
