@@ -25,6 +25,7 @@ model = torch.nn.Linear(4, 2)
 encoder = torch.nn.Linear(4, 2)
 mean = torch.zeros(2)
 bank = {"model": model}
+normal = torch.distributions.Normal(model.weight[0].detach(), 1.0)
 settings = types.SimpleNamespace(nets=[model])
 
 def encode(x):
@@ -67,6 +68,7 @@ class Features(torch.nn.Module):
 BODIES = {
     "global": "def forward(self, x): return model(x)",
     "container": "def forward(self, x): return bank['model'](x)",
+    "object of torch": "def forward(self, x): return normal.log_prob(x)",
     "namespace": "def forward(self, x): return settings.nets[0](x)",
     "inner function": "def forward(self, x): return (lambda y: model(y))(x)",
     "decorator of torch": "@torch.no_grad()\n def forward(self, x): return model(x)",

@@ -97,11 +97,13 @@ class _Reader:
         self._reached = Reached()
 
     def start(self, bases: Iterable[type], names: Iterable[str]) -> None:
+        """Begins with the methods of these names."""
         for name in names:
             for base in bases:
                 self._wait(vars(base).get(name))
 
     def finished(self) -> Reached:
+        """What was reached, when all functions are read."""
         while self._waiting:
             function = self._waiting.popleft()
             self._variables(function)
@@ -171,6 +173,7 @@ class _Reader:
                 self._name(base, holder, name, f"{shown}.{name}", code)
 
     def _value(self, key: Any, path: str, value: Any, code: CodeType) -> None:
+        """What a variable refers to: tensors, and code."""
         if isinstance(value, (*_PLAIN, type, ModuleType)):
             return
         self._wait(value)
@@ -233,7 +236,8 @@ def _functions(value: Any) -> Iterator[FunctionType]:
         held = _attributes(value)
         wrapped = held.get("__wrapped__")
         yield from () if wrapped is None or wrapped is value else _functions(wrapped)
-        yield from (item for item in held.values() if isinstance(item, FunctionType))
+        # At once: another thread may set attributes.
+        yield from [item for item in [*held.values()] if isinstance(item, FunctionType)]
 
 
 def _holds(value: Any, depth: int) -> bool:
@@ -250,8 +254,6 @@ def _holds(value: Any, depth: int) -> bool:
         return _holds(value.__self__, depth)
     if isinstance(value, (dict, MappingProxyType, UserDict, list, tuple, set, frozenset, deque, functools.partial)):
         return any(_holds(item, depth - 1) for item in _items(value))
-    if _is_library(type(value).__module__) and not isinstance(value, SimpleNamespace):
-        return False
     held = (*_attributes(value).values(), *(item for _, item in in_slots(value)))
     if dataclasses.is_dataclass(value) or isinstance(value, SimpleNamespace):
         return any(_holds(item, depth - 1) for item in held)

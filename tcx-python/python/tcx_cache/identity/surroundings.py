@@ -95,11 +95,14 @@ class OfThread:
 def _default_device() -> Any:
     """The device that `torch.set_default_device`, or `with torch.device(…)`, has set in this thread; ``None`` if none is set."""
     import torch
-    from torch.overrides import _get_current_function_mode_stack
+    from torch import overrides
     from torch.utils._device import DeviceContext
 
+    # Without annotations.
+    stack: Any = overrides._get_current_function_mode_stack
+
     # The innermost one counts. Without any, a mode that is entered would cost each call of torch.
-    modes = [mode.device for mode in _get_current_function_mode_stack() if isinstance(mode, DeviceContext)]
+    modes = [mode.device for mode in stack() if isinstance(mode, DeviceContext)]
     return torch.device(modes[-1]) if modes else None
 
 
