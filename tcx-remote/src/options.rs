@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use crate::client::retry::Pace;
+
 /// A longer time is as good as this one.
 const LONGEST: Duration = Duration::from_hours(24 * 365);
 
@@ -27,12 +29,14 @@ const MOST_PARALLEL: usize = 1 << 16;
 pub struct ClientOptions {
     pub(crate) deadline: Duration,
     pub(crate) parallel: usize,
+    pub(crate) pace: Pace,
     pub(crate) settings: BTreeMap<String, String>,
 }
 
 impl Default for ClientOptions {
     fn default() -> Self {
-        Self { deadline: Duration::from_mins(1), parallel: 16, settings: BTreeMap::new() }
+        let (deadline, pace) = (Duration::from_mins(1), Pace::USUAL);
+        Self { deadline, parallel: 16, pace, settings: BTreeMap::new() }
     }
 }
 
@@ -64,7 +68,7 @@ impl ClientOptions {
 /// Without the values of settings, which may be credentials.
 impl fmt::Debug for ClientOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { deadline, parallel, settings } = self;
+        let Self { deadline, parallel, pace: _, settings } = self;
         let mut shown = f.debug_struct("ClientOptions");
         shown.field("deadline", deadline).field("parallel", parallel);
         shown.field("settings", &settings.keys().collect::<Vec<_>>()).finish()

@@ -18,6 +18,9 @@ use crate::client::retry::Deadline;
 /// Objects that are created are short. One that is longer is another's.
 const MOST: u64 = 1 << 40;
 
+/// Stores refuse longer ones in a single request, and only a single request has a condition.
+const LONGEST: u64 = 5 << 30;
+
 /// What became of the creation of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Created {
@@ -34,12 +37,27 @@ impl Bucket {
     /// # Errors
     ///
     /// Returns an error if the store cannot be reached, denies access, or cannot create objects conditionally. The object may be there
-    /// all the same, also later: nothing may be removed because of it.
+    /// all the same, also later: nothing may be removed because of it. Returns one of the kind `FileTooLarge` if there are more than 5
+    /// GiB, which no store takes in one request.
     pub fn create(&self, name: &str, bytes: &[u8]) -> io::Result<Created> {
-        let (key, bytes) = (self.key(name)?, bytes.to_vec());
-        self.call("create", name, bytes.len() as u64, |client, deadline| async move {
-            create(&client, deadline, &key, bytes).await
+        let (key, length) = (self.key(name)?, bytes.len() as u64);
+        self.check_length(name, length)?;
+        let bytes = bytes.to_vec();
+        self.call("create", name, length, move |client, deadline| async move {
+            create(&client, deadline.in_one(length), &key, bytes).await
         })
+    }
+
+    fn check_length(&self, name: &str, bytes: u64) -> io::Result<()> {
+        if bytes <= LONGEST {
+            return Ok(());
+        }
+        let what = format!(
+            "cannot create {}: it has {bytes} bytes, and a store takes at most {LONGEST} in one request; invalidate or replace fewer rows \
+             at a time",
+            self.url().show(name)
+        );
+        Err(io::Error::new(io::ErrorKind::FileTooLarge, what))
     }
 
     /// Makes sure that the store creates an object only if no other has its name. Some ignore the condition and replace what is
@@ -92,5 +110,36 @@ async fn create(
         if !deadline.pause().await {
             return Err(if exists { Failure::conflict() } else { failure });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tcx_test_s3::Server;
+
+    use super::*;
+    use crate::bucket::testing::bucket;
+    use crate::client::retry::Pace;
+
+    #[test]
+    fn a_long_object_has_as_much_more_time_in_its_one_request() {
+        let server = Server::start();
+        // It takes half a second.
+        server.fail(|faults| faults.bandwidth = 2 << 20);
+        let pace = Pace { slowest: 1 << 20, largest: 32 << 10 };
+        let bucket = bucket(&server, pace, Duration::from_millis(900));
+        assert_eq!(bucket.create("m/change", &vec![7; 1 << 20]).unwrap(), Created::Own);
+    }
+
+    #[test]
+    fn an_object_that_no_store_takes_in_one_request_is_refused_by_its_length() {
+        let server = Server::start();
+        let bucket = bucket(&server, Pace::USUAL, Duration::from_secs(1));
+        bucket.check_length("m/change", LONGEST).unwrap();
+        let refused = bucket.check_length("m/change", LONGEST + 1).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::FileTooLarge);
+        assert!(refused.to_string().contains("/p/m/change: it has 5368709121 bytes"), "{refused}");
     }
 }

@@ -14,11 +14,12 @@ use std::time::{Duration, SystemTime};
 
 use object_store::ObjectMeta;
 use object_store::path::Path;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use crate::client::connect::{Store, connect};
 use crate::client::error::Failure;
+use crate::client::lanes::Lanes;
 use crate::client::requests::{Counters, Requests};
 use crate::client::retry::Deadline;
 use crate::client::runtime::{PerProcess, block_on};
@@ -63,6 +64,8 @@ struct Client {
     /// Of requests in flight, and of those that no caller waits for.
     permits: Arc<Semaphore>,
     later: Arc<Semaphore>,
+    /// Of long bodies that are sent.
+    lanes: Arc<Lanes>,
     urgency: Urgency,
 }
 
@@ -144,7 +147,8 @@ impl Bucket {
             let permits = Arc::new(Semaphore::new(parallel));
             let later = Arc::new(Semaphore::new((parallel / 2).max(1)));
             let store = connect(url, options, counters)?;
-            Ok(Client { store, parallel, permits, later, urgency: Urgency::Now })
+            let lanes = Arc::new(Lanes::new(parallel));
+            Ok(Client { store, parallel, permits, later, lanes, urgency: Urgency::Now })
         })?;
         Ok(Client { urgency: self.2, ..Client::clone(&made) })
     }
@@ -173,12 +177,12 @@ impl Bucket {
         T: Send + 'static,
         F: Future<Output = Result<T, Failure>> + Send + 'static,
     {
-        let (client, deadline) = (self.client()?, self.1);
+        let (client, longest, bytes_take) = (self.client()?, self.1, self.0.options.pace);
         let place = self.0.url.show(name);
         let action = action.to_owned();
         block_on(async move {
             // The time begins with the first request, not while the thread waits for its runtime.
-            let done = task(client, Deadline::new(deadline, bytes)).await;
+            let done = task(client, Deadline::new(longest, bytes, bytes_take)).await;
             done.map_err(|failure| failure.into_error(&action, &place))
         })
     }
@@ -198,15 +202,21 @@ impl Client {
         deadline: &mut Deadline,
         request: impl Future<Output = object_store::Result<T>>,
     ) -> Result<T, Failure> {
+        let _permits = self.room(deadline).await;
+        deadline.attempt(request).await
+    }
+
+    /// Waits until there is room for a request.
+    async fn room(&self, deadline: &mut Deadline) -> [Option<SemaphorePermit<'_>>; 2] {
         let start = Instant::now();
         // The semaphores are never closed.
-        let _of_those = match self.urgency {
+        let of_those = match self.urgency {
             Urgency::Later => self.later.acquire().await.ok(),
             Urgency::Now => None,
         };
-        let _permit = self.permits.acquire().await;
+        let permit = self.permits.acquire().await.ok();
         deadline.extend(start.elapsed());
-        deadline.attempt(request).await
+        [of_those, permit]
     }
 
     /// Tries until something else than a failure that may pass comes of it.
@@ -231,5 +241,22 @@ impl Client {
 impl Object {
     fn of(meta: ObjectMeta, name: String) -> Self {
         Self { name, bytes: meta.size, modified: meta.last_modified.into(), tag: meta.e_tag }
+    }
+}
+
+#[cfg(test)]
+mod testing {
+    use tcx_test_s3::Server;
+
+    use super::*;
+    use crate::client::retry::Pace;
+    use crate::url::Location;
+
+    /// A bucket whose bodies are so long, and have so much time.
+    pub(super) fn bucket(server: &Server, pace: Pace, deadline: Duration) -> Bucket {
+        let Ok(Location::Store(url)) = Location::parse(&server.url("p")) else { panic!("it is a URL") };
+        let options = ClientOptions { pace, ..ClientOptions::default().deadline(deadline) };
+        let set = |options: ClientOptions, (name, value)| options.set(name, value);
+        Bucket::new(url, server.settings().into_iter().fold(options, set)).unwrap()
     }
 }

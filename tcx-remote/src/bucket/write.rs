@@ -1,6 +1,7 @@
 //! Writing and removing objects whose names are theirs alone: writing one twice changes nothing.
 
 use std::fs::File;
+use std::future::Future;
 use std::io;
 use std::sync::Arc;
 
@@ -9,16 +10,20 @@ use futures::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
 use object_store::{MultipartId, ObjectStoreExt, PutPayload};
 
+use tokio::time::Instant;
+
 use super::{Bucket, Client};
 use crate::client::error::Failure;
-use crate::client::retry::{Deadline, LARGEST_REQUEST};
+use crate::client::retry::Deadline;
 
-/// Longer objects are written in parts of this length, which is also the longest that one request writes: few requests, because each
-/// has a price.
-const PART: u64 = LARGEST_REQUEST;
-
-/// Parts in flight together, each in memory.
+/// Parts of an object that are in flight together.
 const PARTS_IN_FLIGHT: usize = 4;
+
+/// A body is long that has at least this part of the longest: an upload of it that is too slow is not alone to blame.
+const LONG: u64 = 32;
+
+/// Of an upload: more would not be faster, or have more time.
+const SLOW_TRIES: u32 = 8;
 
 /// How an object was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +42,9 @@ impl Bucket {
     /// Returns an error if the store cannot be reached or denies access. The object may be there all the same, also later.
     pub fn put(&self, name: &str, bytes: Vec<u8>) -> io::Result<()> {
         let key = self.key(name)?;
-        self.call("write", name, bytes.len() as u64, |client, deadline| async move {
-            put(&client, deadline, &key, bytes.into()).await
+        let length = bytes.len() as u64;
+        self.call("write", name, length, move |client, deadline| async move {
+            put(&client, deadline.in_one(length), &key, bytes.into()).await
         })
     }
 
@@ -49,12 +55,18 @@ impl Bucket {
     /// As [`put`](Self::put). Also returns an error if the file is shorter or cannot be read.
     pub fn upload(&self, name: &str, from: &Arc<File>, bytes: u64) -> io::Result<()> {
         let (key, from) = (self.key(name)?, from.clone());
+        // Longer objects are written in parts of the longest length that one request writes: few requests, because each has a price.
+        let part = self.0.options.pace.largest;
         self.call("write", name, bytes, move |client, deadline| async move {
-            if bytes <= PART {
+            if bytes > part {
+                return upload_parts(&client, deadline, &key, (&from, bytes), part).await;
+            }
+            if bytes < part / LONG {
                 let payload = read_part(&from, 0, bytes)?;
                 return put(&client, deadline, &key, payload).await;
             }
-            upload_parts(&client, deadline, &key, &from, bytes).await
+            let send = |payload| client.store.put(&key, payload);
+            client.send_long(deadline, &key, || read_part(&from, 0, bytes), send).await.map(drop)
         })
     }
 
@@ -95,34 +107,84 @@ async fn put(client: &Client, mut deadline: Deadline, key: &Path, bytes: Bytes) 
     written.await.map(drop)
 }
 
+impl Client {
+    /// Sends a long body, when there is a lane for it: until then, it is not in memory. If it does not arrive in time although the store
+    /// answers, the line is slow, or shared by too many, which takes nothing of the time of the call.
+    async fn send_long<T, F: Future<Output = object_store::Result<T>>>(
+        &self,
+        mut deadline: Deadline,
+        key: &Path,
+        read: impl Fn() -> Result<Bytes, Failure>,
+        send: impl Fn(PutPayload) -> F,
+    ) -> Result<T, Failure> {
+        let mut slow = 0;
+        loop {
+            let waited = Instant::now();
+            let mut lane = self.lanes.enter().await;
+            deadline.extend(waited.elapsed());
+            let permits = self.room(&mut deadline).await;
+            let payload = PutPayload::from(read()?);
+            let (start, time) = (Instant::now(), deadline.slower(lane.begin()));
+            let failure = match time.attempt(send(payload)).await {
+                Err(failure) => failure,
+                Ok(done) => {
+                    lane.arrived(time.share(start.elapsed()));
+                    return Ok(done);
+                }
+            };
+            drop(permits);
+            if failure.kind == io::ErrorKind::TimedOut && self.answers(deadline, key).await {
+                slow += 1;
+                if !lane.was_slow() || slow == SLOW_TRIES {
+                    return Err(Failure::too_slow());
+                }
+                deadline.extend(start.elapsed());
+                continue;
+            }
+            drop(lane);
+            if !failure.is_transient || !deadline.pause().await {
+                return Err(failure);
+            }
+        }
+    }
+
+    /// Whether the store answers a request that transfers nothing.
+    async fn answers(&self, deadline: Deadline, key: &Path) -> bool {
+        let answer = self.attempt(&mut deadline.of(0), self.store.head(key)).await;
+        !answer.is_err_and(|failure| failure.is_transient)
+    }
+}
+
 async fn upload_parts(
     client: &Client,
     mut deadline: Deadline,
     key: &Path,
-    from: &Arc<File>,
-    bytes: u64,
+    from: (&Arc<File>, u64),
+    part: u64,
 ) -> Result<(), Failure> {
     let id = client.attempts(&mut deadline, || client.store.create_multipart(key)).await?;
-    let done = write_parts(client, deadline, (key, &id), from, bytes).await;
+    let done = write_parts(client, deadline, (key, &id), from, part).await;
     if done.is_err() {
         // Parts of an upload that is neither completed nor given up cost money and are in no listing. If this fails too, the rule
-        // that `docs/remote.md` names removes them.
-        let _ = client.attempt(&mut deadline, client.store.abort_multipart(key, &id)).await;
+        // that `docs/remote.md` names removes them. The time of the call may be over.
+        let _ = client.attempts(&mut deadline.short(), || client.store.abort_multipart(key, &id)).await;
     }
     done
 }
 
+/// Each part has the time of a call: it waits for others of this process.
 async fn write_parts(
     client: &Client,
     deadline: Deadline,
     (key, id): (&Path, &MultipartId),
-    from: &Arc<File>,
-    bytes: u64,
+    (from, bytes): (&Arc<File>, u64),
+    part: u64,
 ) -> Result<(), Failure> {
-    let parts = (0..bytes).step_by(PART as usize).enumerate();
+    let parts = (0..bytes).step_by(part as usize).enumerate();
     let written = stream::iter(parts).map(|(number, at)| async move {
-        let part = PutPayload::from(read_part(from, at, PART.min(bytes - at))?);
-        client.attempts(&mut { deadline }, || client.store.put_part(key, id, number, part.clone())).await
+        let length = part.min(bytes - at);
+        let send = |payload| client.store.put_part(key, id, number, payload);
+        client.send_long(deadline.of(length), key, || read_part(from, at, length), send).await
     });
     let parts = written.buffered(PARTS_IN_FLIGHT).try_collect::<Vec<_>>().await?;
     // Not tried again: the answer to a second try says that there is no such upload. The caller begins another one.
@@ -153,4 +215,80 @@ fn read_at(file: &File, mut bytes: &mut [u8], mut at: u64) -> io::Result<()> {
         (bytes, at) = (&mut bytes[read..], at + read as u64);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::time::Duration;
+
+    use tcx_test_s3::{Fault, Operation, Server};
+
+    use super::*;
+    use crate::bucket::testing::bucket;
+    use crate::client::retry::Pace;
+    use crate::folder::is_taken_for_away;
+
+    fn file(length: usize, byte: u8) -> Arc<File> {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&vec![byte; length]).unwrap();
+        file.into()
+    }
+
+    #[test]
+    fn long_segments_that_are_sent_together_arrive_over_a_slow_line() {
+        let server = Server::start();
+        server.fail(|faults| faults.bandwidth = 4 << 20);
+        let bucket = bucket(&server, Pace { slowest: 4 << 20, largest: 1 << 20 }, Duration::from_secs(1));
+        // Each has half a second, and all of them take one and a half.
+        std::thread::scope(|scope| {
+            for (number, length) in [1 << 20, 1 << 20, 1 << 20, 1 << 20, 2 << 20].into_iter().enumerate() {
+                let (bucket, file) = (&bucket, file(length, number as u8));
+                scope.spawn(move || bucket.upload(&format!("m/{number}"), &file, length as u64).unwrap());
+            }
+        });
+        for (number, length) in [1 << 20, 1 << 20, 1 << 20, 1 << 20, 2 << 20].into_iter().enumerate() {
+            assert!(server.object(&format!("p/m/{number}")).unwrap() == vec![number as u8; length]);
+        }
+    }
+
+    #[test]
+    fn an_upload_has_more_time_where_other_processes_share_the_line() {
+        let server = Server::start();
+        // It takes two seconds, and has a third of one.
+        server.fail(|faults| faults.bandwidth = 512 << 10);
+        let bucket = bucket(&server, Pace { slowest: 1 << 30, largest: 1 << 20 }, Duration::from_secs(1));
+        bucket.upload("m/x", &file(1 << 20, 7), 1 << 20).unwrap();
+        assert!(server.object("p/m/x").unwrap() == vec![7; 1 << 20]);
+    }
+
+    #[test]
+    fn a_store_that_answers_is_not_away_though_nothing_long_arrives() {
+        let server = Server::start();
+        let bucket = bucket(&server, Pace { slowest: 1 << 30, largest: 1 << 20 }, Duration::from_millis(600));
+        for _ in 0..SLOW_TRIES {
+            server.fail_next(Operation::Put, "x", Fault::Late(Duration::from_mins(1)));
+        }
+        let slow = bucket.upload("m/x", &file(1 << 20, 7), 1 << 20).unwrap_err();
+        assert_eq!(slow.kind(), io::ErrorKind::TimedOut);
+        assert!(slow.to_string().contains("the line to the store is too slow"), "{slow}");
+        assert!(!is_taken_for_away(slow));
+        server.forget_planned();
+        server.fail(|faults| faults.latency = Duration::from_mins(1));
+        let away = bucket.upload("m/x", &file(1 << 20, 7), 1 << 20).unwrap_err();
+        assert!(away.to_string().contains("did not answer in time"), "{away}");
+        assert!(is_taken_for_away(away));
+    }
+
+    #[test]
+    fn an_upload_whose_time_is_over_leaves_no_parts() {
+        let server = Server::start();
+        let bucket = bucket(&server, Pace { slowest: 1 << 30, largest: 1 << 20 }, Duration::from_millis(900));
+        // The parts are not answered, nor is anything else until the deadline.
+        server.fail_next(Operation::Put, "x", Fault::Late(Duration::ZERO));
+        (0..20).for_each(|_| server.fail_next(Operation::Put, "x", Fault::Late(Duration::from_mins(1))));
+        (0..20).for_each(|_| server.fail_next(Operation::Head, "x", Fault::Late(Duration::from_mins(1))));
+        bucket.upload("m/x", &file(2 << 20, 7), 2 << 20).unwrap_err();
+        assert_eq!((server.open_uploads(), server.object("p/m/x")), (0, None));
+    }
 }

@@ -2,6 +2,7 @@
 //! credentials.
 
 use std::error::Error;
+use std::fmt;
 use std::io::{self, ErrorKind};
 
 use object_store::Error as StoreError;
@@ -17,6 +18,9 @@ const EXPIRED: [&str; 5] = [
     "\"invalid_grant\"",
 ];
 
+/// The code of an answer to a request whose body came too slowly.
+const REQUEST_TIMEOUT: &str = "<Code>RequestTimeout<";
+
 /// Why one try of a request has failed.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
@@ -24,6 +28,8 @@ pub(crate) struct Failure {
     why: String,
     /// Whether the same request may succeed in a moment.
     pub(crate) is_transient: bool,
+    /// Whether the store has answered, though not this request.
+    is_slow: bool,
 }
 
 impl Failure {
@@ -32,34 +38,42 @@ impl Failure {
             kind: ErrorKind::TimedOut,
             why: "the store did not answer in time".to_owned(),
             is_transient: true,
+            is_slow: false,
         }
+    }
+
+    /// The store answers other requests of this process.
+    pub(crate) fn too_slow() -> Self {
+        let why =
+            "the line to the store is too slow: the store answers, but what was sent has not arrived in time";
+        Self { is_slow: true, why: why.to_owned(), ..Self::timed_out() }
     }
 
     pub(crate) fn cut_off() -> Self {
         let why = "the store sent fewer bytes than it announced".to_owned();
-        Self { kind: ErrorKind::UnexpectedEof, why, is_transient: true }
+        Self { kind: ErrorKind::UnexpectedEof, why, is_transient: true, is_slow: false }
     }
 
     /// The store says that there is an object, and there is not.
     pub(crate) fn conflict() -> Self {
         let why = "the store reports a conflict with an object that cannot be found".to_owned();
-        Self { kind: ErrorKind::ResourceBusy, why, is_transient: true }
+        Self { kind: ErrorKind::ResourceBusy, why, is_transient: true, is_slow: false }
     }
 
     /// What is read is not the object any more that was looked at before.
     pub(crate) fn replaced() -> Self {
         let why = "another object has taken its place a moment ago".to_owned();
-        Self { kind: ErrorKind::StaleNetworkFileHandle, why, is_transient: false }
+        Self { kind: ErrorKind::StaleNetworkFileHandle, why, is_transient: false, is_slow: false }
     }
 
     /// A failure of this machine.
     pub(crate) fn local(error: &io::Error) -> Self {
-        Self { kind: error.kind(), why: error.to_string(), is_transient: false }
+        Self { kind: error.kind(), why: error.to_string(), is_transient: false, is_slow: false }
     }
 
     fn new(answer: Option<Answer>, kind: ErrorKind, is_transient: bool, why: &str) -> Self {
         let answered = answer.map(|answer| format!(" (status {})", answer.status)).unwrap_or_default();
-        Self { kind, why: format!("{why}{answered}"), is_transient }
+        Self { kind, why: format!("{why}{answered}"), is_transient, is_slow: false }
     }
 
     /// `answer` is what was answered last.
@@ -79,7 +93,15 @@ impl Failure {
                 new(ErrorKind::Unsupported, false, "the store does not support this request")
             }
             StoreError::Generic { .. } => Self::generic(error, answer),
-            other => Self { kind: ErrorKind::Other, why: innermost(other), is_transient: false },
+            // Not those that this process asks for: they were parsed before.
+            StoreError::InvalidPath { source } => {
+                let what =
+                    format!("{source}, so no file of tcx can be there; remove the objects under that name");
+                new(ErrorKind::InvalidData, false, &what)
+            }
+            other => {
+                Self { kind: ErrorKind::Other, why: innermost(other), is_transient: false, is_slow: false }
+            }
         }
     }
 
@@ -99,6 +121,10 @@ impl Failure {
                 false,
                 "the credentials have expired or are not valid; renew them",
             ),
+            // Nothing came over the connection for a while.
+            Some(400) if error.to_string().contains(REQUEST_TIMEOUT) => {
+                new(ErrorKind::TimedOut, true, "the store has waited for the request for too long")
+            }
             // Objects that do not exist, and access to objects that is denied, have errors of their own. So has what is said of a bucket
             // that is listed, but for those of other requests, which are made for credentials.
             Some(401 | 403 | 404) if !is_listing => {
@@ -114,7 +140,12 @@ impl Failure {
                 false,
                 "the store rejected the request; check the region, the endpoint and the bucket, and whether the credentials have expired",
             ),
-            _ => Self { kind: ErrorKind::NotConnected, why: innermost(error), is_transient: true },
+            _ => Self {
+                kind: ErrorKind::NotConnected,
+                why: innermost(error),
+                is_transient: true,
+                is_slow: false,
+            },
         }
     }
 
@@ -125,8 +156,26 @@ impl Failure {
 
     /// The error of a call: `action` and `place` say what failed.
     pub(crate) fn into_error(self, action: &str, place: &str) -> io::Error {
-        io::Error::new(self.kind, format!("cannot {action} {place}: {}", self.why))
+        let what = format!("cannot {action} {place}: {}", self.why);
+        if self.is_slow { io::Error::new(self.kind, SlowLine(what)) } else { io::Error::new(self.kind, what) }
     }
+}
+
+/// The message of an error that says nothing of the store: it answers.
+#[derive(Debug)]
+struct SlowLine(String);
+
+impl fmt::Display for SlowLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for SlowLine {}
+
+/// Whether the store answers, and only what was sent has not arrived in time.
+pub(crate) fn is_slow(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(<dyn Error + Send + Sync>::is::<SlowLine>)
 }
 
 /// Whether the answer says that the credentials have expired, or are those of no user any more.
@@ -178,6 +227,13 @@ mod tests {
         let of = |status| failure(status, true, "x").is_transient;
         assert!([None, Some(500), Some(502), Some(503), Some(429), Some(408)].into_iter().all(of));
         assert!(![Some(400), Some(405), Some(301), Some(501)].into_iter().any(of));
+    }
+
+    #[test]
+    fn a_body_that_came_too_slowly_for_the_store_is_sent_again() {
+        let found = failure(Some(400), false, "<Error><Code>RequestTimeout</Code></Error>");
+        assert_eq!((found.kind, found.is_transient), (ErrorKind::TimedOut, true), "{found:?}");
+        assert!(!failure(Some(400), false, "<Code>RequestTimeTooSkewed</Code>").is_transient);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 pub(crate) mod connect;
 pub(crate) mod error;
+pub(crate) mod lanes;
 pub(crate) mod requests;
 pub(crate) mod retry;
 pub(crate) mod runtime;

@@ -14,21 +14,37 @@ use super::requests::ANSWER;
 /// The pause after the first failure, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 
-/// The slowest transfer that is waited for: bytes in a second.
-const SLOWEST: u64 = 1 << 20;
+/// How much time bytes have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    /// The slowest transfer that is waited for: bytes in a second.
+    pub(crate) slowest: u64,
+    /// No request transfers more bytes, but for objects that only one request can write.
+    pub(crate) largest: u64,
+}
 
-/// No request transfers more bytes.
-pub(crate) const LARGEST_REQUEST: u64 = 32 << 20;
+impl Pace {
+    pub(crate) const USUAL: Self = Self { slowest: 1 << 20, largest: 32 << 20 };
+
+    fn time(self, bytes: u64) -> Duration {
+        Duration::from_secs_f64(bytes as f64 / self.slowest as f64)
+    }
+}
 
 /// The longest time without a byte in an answer.
 const SILENCE: Duration = Duration::from_secs(10);
+
+/// The time of a call that is made beside another one, and whose end changes nothing for the caller.
+const SHORT: Duration = Duration::from_secs(10);
 
 /// The time that a call has left.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {
     at: Instant,
-    /// The whole time of a call.
+    /// The whole time of a call, and that of one that transfers nothing.
     call: Duration,
+    bare: Duration,
+    pace: Pace,
     /// The longest time of a single try, and of silence in it.
     attempt: Duration,
     silence: Duration,
@@ -37,11 +53,36 @@ pub(crate) struct Deadline {
 
 impl Deadline {
     /// Of a call that transfers `bytes` bytes. A connection that hangs is given up early enough for another try.
-    pub(crate) fn new(call: Duration, bytes: u64) -> Self {
-        let transfer = |bytes: u64| Duration::from_secs_f64(bytes as f64 / SLOWEST as f64);
-        let attempt = call / 3 + transfer(bytes.min(LARGEST_REQUEST));
-        let (silence, call) = ((call / 6).min(SILENCE), call + transfer(bytes));
-        Self { at: Instant::now() + call, call, attempt, silence, failures: 0 }
+    pub(crate) fn new(bare: Duration, bytes: u64, pace: Pace) -> Self {
+        let attempt = bare / 3 + pace.time(bytes.min(pace.largest));
+        let (silence, call) = ((bare / 6).min(SILENCE), bare + pace.time(bytes));
+        Self { at: Instant::now() + call, call, bare, pace, attempt, silence, failures: 0 }
+    }
+
+    /// That of a call which begins now, and transfers so many bytes.
+    pub(crate) fn of(self, bytes: u64) -> Self {
+        Self::new(self.bare, bytes, self.pace)
+    }
+
+    /// As [`of`](Self::of), of a call that nothing waits for.
+    pub(crate) fn short(self) -> Self {
+        Self::new(self.bare.min(SHORT), 0, self.pace)
+    }
+
+    /// The same, of a call whose tries transfer so many bytes each, however many these are.
+    pub(crate) fn in_one(self, bytes: u64) -> Self {
+        Self { attempt: self.bare / 3 + self.pace.time(bytes), ..self }
+    }
+
+    /// The same, whose tries may take so many times as long. The call takes as much longer.
+    pub(crate) fn slower(self, times: u32) -> Self {
+        let (attempt, longer) = (self.attempt * times, self.attempt * (times - 1));
+        Self { attempt, at: self.at + longer, ..self }
+    }
+
+    /// The part of the time of a try that is over.
+    pub(crate) fn share(&self, of: Duration) -> f64 {
+        of.as_secs_f64() / self.attempt.as_secs_f64()
     }
 
     /// The same, of a call that begins now.

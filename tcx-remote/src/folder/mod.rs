@@ -189,6 +189,14 @@ impl Inner {
     }
 }
 
+/// Whether the store counts as away after this error of a request.
+#[cfg(test)]
+pub(crate) fn is_taken_for_away(error: io::Error) -> bool {
+    let reach = Reach::new();
+    reach.note::<()>(&Err(error));
+    reach.is_away()
+}
+
 /// What the store says of an object.
 fn info_of(object: &Object) -> FileInfo {
     info(object.bytes, object.modified, object.tag.as_deref())

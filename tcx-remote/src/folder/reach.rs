@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use tcx_store::unstable::runtime;
 
+use crate::client::error::is_slow;
+
 /// The pause after the first failure, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
@@ -46,7 +48,7 @@ impl Reach {
 
     /// A request has come to this end.
     pub(crate) fn note<T>(&self, result: &io::Result<T>) {
-        if !result.as_ref().is_err_and(is_away) {
+        if !result.as_ref().is_err_and(|error| is_away(error) && !is_slow(error)) {
             self.failures.store(0, Ordering::Relaxed);
             self.next.store(0, Ordering::Relaxed);
             return;
