@@ -71,6 +71,19 @@ fn a_listing_has_all_pages_and_begins_where_it_should_though_the_store_ignores_t
 }
 
 #[test]
+fn a_key_that_no_file_can_have_is_named_and_is_no_outage() {
+    for key in ["p/m//x", "p/m/./x"] {
+        let server = Server::start();
+        server.put("p/m/a", b"1");
+        server.put(key, b"1");
+        let error = bucket(&server, "p").list("m", None).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidData, "{error}");
+        let (shown, folder) = (error.to_string(), key.strip_suffix('x').unwrap());
+        assert!(shown.contains(folder) && shown.contains("remove the objects"), "{shown}");
+    }
+}
+
+#[test]
 fn a_bucket_that_does_not_exist_is_no_empty_one() {
     let server = Server::start();
     let url = server.url("").replace("/tcx/", "/other/p");
