@@ -34,6 +34,31 @@ fn a_damaged_download_is_received_again_and_one_that_stays_damaged_is_a_miss() {
 }
 
 #[test]
+fn a_damaged_object_is_not_received_again_at_each_listing() {
+    let server = Server::start();
+    let one = Machine::new(&server);
+    for value in [10, 20] {
+        one.compute(&[value], value);
+        one.store().flush().unwrap();
+    }
+    let key = server.keys().into_iter().find(|key| key.contains("/seg-")).unwrap();
+    let mut bytes = server.object(&key).unwrap();
+    let at = bytes.len() / 2;
+    bytes[at] ^= 1;
+    server.put(&key, &bytes);
+    let other = Machine::new(&server);
+    let found = other.values(&[10, 20]);
+    assert_eq!(found.iter().flatten().count(), 1, "{found:?}");
+    other.store().refresh().unwrap();
+    let before = server.counts().gets;
+    for _ in 0..5 {
+        assert_eq!(other.refreshed(&[10, 20]), found);
+    }
+    // A part of it is read, as of each segment without a copy that was not open before.
+    assert_eq!(server.counts().gets - before, 5);
+}
+
+#[test]
 fn a_lost_near_tier_and_a_damaged_copy_are_received_again() {
     let server = Server::start();
     let mut one = Machine::new(&server);

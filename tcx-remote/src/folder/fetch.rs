@@ -110,24 +110,25 @@ impl Inner {
             let received = self.receive_to((name, bytes, None), bucket, (Temporary(path), file), &|from| {
                 self.budget.name(|| fs::rename(from, self.near.file(name)))
             });
-            if !matches!(received, Ok((_, true))) {
+            if !matches!(received, Ok((_, None))) {
                 self.budget.changed();
             }
-            let (map, is_sound) = received?;
-            if is_sound || std::mem::replace(&mut is_last, true) {
+            let (map, damage) = received.inspect_err(|error| self.note_failed(name, error))?;
+            if damage.is_none() || std::mem::replace(&mut is_last, true) {
+                damage.inspect(|what| self.note_damaged(name, what));
                 return Ok(Received::Here(map));
             }
         }
     }
 
-    /// Receives an object to a file; whether it verifies. Then the file gets its name, and otherwise it has none.
+    /// Receives an object to a file, and says what is damaged, if anything is. The file gets its name unless it is.
     fn receive_to(
         &self,
         (name, bytes, tag): (&str, u64, Option<&str>),
         bucket: &Bucket,
         (temporary, file): (Temporary, File),
         rename: &dyn Fn(&Path) -> io::Result<()>,
-    ) -> io::Result<(Mapped, bool)> {
+    ) -> io::Result<(Mapped, Option<String>)> {
         let file = Arc::new(file);
         self.check_time()?;
         if !self.noted(bucket.download_tagged(&self.key(name), bytes, tag, &file))? {
@@ -135,15 +136,15 @@ impl Inner {
         }
         let map = Mapped::new(&file)?;
         if let Err(what) = verify_file(name, &map) {
-            tracing::warn!(object = %self.path().join(name).display(), "received damaged: {what}");
-            return Ok((map, false));
+            tracing::debug!(object = %self.path().join(name).display(), "received damaged: {what}");
+            return Ok((map, Some(what)));
         }
         // A name must not outlive a power loss without the bytes.
         file.sync_all()?;
         seal(&file);
         rename(&temporary.0)?;
         std::mem::forget(temporary);
-        Ok((map, true))
+        Ok((map, None))
     }
 
     /// Receives a change, verifies it and gives the copy its name. One that is damaged twice gets no name: what reads it sees the damage.
@@ -173,12 +174,15 @@ impl Inner {
         loop {
             let (path, file) = self.near.create_temporary()?;
             let rename = |from: &Path| fs::rename(from, to);
-            let (map, is_sound) =
+            let (map, damage) =
                 match self.receive_to((name, bytes, tag), &bucket, (Temporary(path), file), &rename) {
                     Err(error) if is_full(&error) => return self.in_memory(name, bytes, tag),
                     received => received?,
                 };
-            if is_sound || std::mem::replace(&mut is_last, true) {
+            if let Some(what) = damage.as_ref().filter(|_| is_last) {
+                tracing::warn!(object = %self.path().join(name).display(), "received damaged twice: {what}");
+            }
+            if damage.is_none() || std::mem::replace(&mut is_last, true) {
                 return Ok(map);
             }
         }

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use tcx_store::unstable::runtime;
 
-use super::Inner;
 use super::fetch::SMALL;
 use super::looks::{PAGE, PAGE_EVERY};
+use super::{Inner, State};
 use crate::copy::files::{Kind, change, kind};
 
 /// A copy whose object is gone is removed at this age: another process may have just sent it.
@@ -48,6 +48,8 @@ impl Inner {
             names.iter().filter(|name| kind(name) == Some(Kind::Segment)).cloned().collect();
         let is_due = self.state(|state| {
             state.listed = listed;
+            let State { listed, unsound, .. } = &mut *state;
+            unsound.retain(|name, _| listed.contains_key(name));
             state.gone.retain(|_, since| runtime::now().duration_since(*since) < LISTED_WITHIN);
             let is_due =
                 state.cleaned.is_none_or(|cleaned| runtime::now().duration_since(cleaned) >= CLEAN_EVERY);
@@ -69,9 +71,11 @@ impl Inner {
         Ok(names)
     }
 
-    /// Receives the segments that are not here: small ones now, and others while their rows are read in the store.
+    /// Receives the segments that are not here: small ones now, and others while their rows are read in the store. Those whose copies are
+    /// damaged each time are left out for a while.
     fn receive_missing(self: &Arc<Self>, segments: &[String]) -> io::Result<()> {
-        let missing = segments.iter().filter(|name| !self.is_here(name));
+        let missing =
+            segments.iter().filter(|name| !self.is_here(name) && self.is_receivable(name).unwrap_or(true));
         let with_length = |name: &String| {
             self.state(|state| state.listed.get(name).map(|(bytes, _)| (name.clone(), *bytes)))
         };

@@ -24,6 +24,7 @@ mod storage;
 mod strays;
 #[cfg(test)]
 mod tests;
+mod unsound;
 mod windows;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -42,6 +43,7 @@ use self::receiving::Arrivals;
 use self::refused::Refused;
 use self::sending::Departures;
 use self::strays::Stray;
+use self::unsound::Unsound;
 use self::windows::Windows;
 use crate::bucket::{Bucket, Object};
 use crate::client::runtime::PerProcess;
@@ -114,6 +116,8 @@ struct State {
     refused_origins: HashMap<String, Instant>,
     /// Segments that the store did not have when they were read there.
     gone: HashMap<String, Instant>,
+    /// Those of which no sound copy can be made.
+    unsound: HashMap<String, Unsound>,
 }
 
 impl RemoteFolder {

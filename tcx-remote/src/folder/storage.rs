@@ -163,6 +163,7 @@ impl Storage for RemoteFolder {
             // Received again when it is opened again.
             let _ = remove(&self.0.near.file(name));
             self.0.budget.changed();
+            self.0.note_distrusted(name);
         }
     }
 

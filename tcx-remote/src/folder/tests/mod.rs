@@ -53,7 +53,7 @@ pub(super) fn folder(server: &Server, changes: &[u64]) -> (TempDir, RemoteFolder
 }
 
 /// Another machine, which makes the module if it does not exist.
-fn machine(server: &Server) -> (TempDir, Arc<Store>) {
+pub(super) fn machine(server: &Server) -> (TempDir, Arc<Store>) {
     let tier = tempfile::tempdir().unwrap();
     let (url, options) = place(server);
     let output = ColumnType::Dense { dtype: DType::I64, shape: &[1] };
