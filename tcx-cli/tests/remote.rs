@@ -41,6 +41,39 @@ fn modules_are_pushed_and_pulled_and_synced() {
 }
 
 #[test]
+fn a_module_that_is_refused_does_not_keep_the_others_from_being_copied() {
+    let (server, dir) = (Server::start(), workplace());
+    let url = server.url("features");
+    let run = |arguments: &[&str]| {
+        let output = tcx(&server, dir.path(), arguments);
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    printed(&server, dir.path(), &["push", "cache", &url]);
+    // Rows of the first module are invalidated on both sides, and the second one has something new on both.
+    printed(&server, dir.path(), &["rm", "cache", "clip_v1", "--id", "cat", "--yes"]);
+    printed(&server, dir.path(), &["rm", &url, "clip_v1", "--id", "dog", "--yes"]);
+    printed(&server, dir.path(), &["rm", "cache", "resnet50_v1", "--id", "7", "--yes"]);
+    let before = server.keys();
+    let (code, shown, error) = run(&["sync", "cache", &url]);
+    assert_eq!(code, Some(5), "{shown}{error}");
+    assert!(
+        shown.contains("resnet50_v1: received 0 files") && shown.contains("resnet50_v1: sent 1 file"),
+        "{shown}"
+    );
+    assert!(!shown.contains("clip_v1") && error.contains("on both sides"), "{shown}{error}");
+    let new: Vec<_> = server.keys().into_iter().filter(|key| !before.contains(key)).collect();
+    assert!(new.len() == 1 && new[0].contains("/resnet50_v1/change-"), "{new:?}");
+    for command in ["push", "pull"] {
+        let (code, shown, error) = run(&[command, "cache", &url, "--json"]);
+        let json: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        assert_eq!((code, &json["modules"][0]["module"]), (Some(5), &"resnet50_v1".into()), "{error}");
+        assert_eq!(json["failed"][0]["module"], "clip_v1");
+        assert_eq!(json["failed"][0]["direction"], command);
+        assert!(error.contains(r#"{"error":{"code":"unfit""#), "{error}");
+    }
+}
+
+#[test]
 fn mistakes_have_exit_codes_and_no_credentials_in_them() {
     let (server, dir) = (Server::start(), workplace());
     let run = |arguments: &[&str]| {

@@ -1,6 +1,6 @@
 //! `tcx push`, `pull` and `sync`: copies modules between a cache directory and an object store.
 
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
 use serde::Serialize;
@@ -20,7 +20,27 @@ type Copy<'a> = dyn Fn(&str, &mut (dyn FnMut(u64, u64) + Send)) -> io::Result<Co
 #[derive(Debug, Serialize)]
 struct Done {
     modules: Vec<Module>,
+    failed: Vec<Failed>,
     requests: Requests,
+}
+
+/// What became of the modules so far.
+#[derive(Debug, Default)]
+struct Copies {
+    modules: Vec<Module>,
+    failed: Vec<Failed>,
+    /// Whether the last error would be that of the other modules as well.
+    is_over: bool,
+}
+
+/// A module that was not copied, or not as a whole.
+#[derive(Debug, Serialize)]
+struct Failed {
+    module: String,
+    direction: &'static str,
+    error: String,
+    #[serde(skip)]
+    code: Code,
 }
 
 #[derive(Debug, Serialize)]
@@ -52,9 +72,9 @@ struct Requests {
 pub(super) fn push(copying: &Copying, output: &Output) -> Result<Verdict> {
     let bucket = connect(copying)?;
     let modules = cache::chosen(&copying.dir, copying.module.as_deref())?;
-    let mut done = Vec::new();
-    push_all(&bucket, &copying.dir, modules, &mut done)?;
-    show(done, &bucket, output)
+    let mut done = Copies::default();
+    done.push_all(&bucket, &copying.dir, modules);
+    done.show(&bucket, output)
 }
 
 pub(super) fn pull(copying: &Copying, output: &Output) -> Result<Verdict> {
@@ -63,9 +83,9 @@ pub(super) fn pull(copying: &Copying, output: &Output) -> Result<Verdict> {
     if modules.is_empty() {
         return Err(Failure::new(Code::NotFound, format!("no modules in {}", bucket.url())));
     }
-    let mut done = Vec::new();
-    pull_all(&bucket, &copying.dir, modules, &mut done)?;
-    show(done, &bucket, output)
+    let mut done = Copies::default();
+    done.pull_all(&bucket, &copying.dir, modules);
+    done.show(&bucket, output)
 }
 
 pub(super) fn sync(copying: &Copying, output: &Output) -> Result<Verdict> {
@@ -73,16 +93,17 @@ pub(super) fn sync(copying: &Copying, output: &Output) -> Result<Verdict> {
     let chosen = copying.module.as_deref();
     let there = modules_of(&bucket, chosen)?;
     let here = if copying.dir.exists() { cache::place::any(&copying.dir)? } else { Vec::new() };
-    let here: Vec<_> = here.into_iter().filter(|own| chosen.is_none_or(|chosen| chosen == own)).collect();
+    let mut here: Vec<_> = here.into_iter().filter(|own| chosen.is_none_or(|chosen| chosen == own)).collect();
     if here.is_empty() && there.is_empty() {
         let message = format!("no modules in {} and {}", copying.dir.display(), bucket.url());
         return Err(Failure::new(Code::NotFound, message));
     }
-    let mut done = Vec::new();
+    let mut done = Copies::default();
     // First what others have added: what is sent then belongs to the changes that are known there.
-    pull_all(&bucket, &copying.dir, there, &mut done)?;
-    push_all(&bucket, &copying.dir, here, &mut done)?;
-    show(done, &bucket, output)
+    done.pull_all(&bucket, &copying.dir, there);
+    here.retain(|own| done.failed.iter().all(|failed| failed.module != *own));
+    done.push_all(&bucket, &copying.dir, here);
+    done.show(&bucket, output)
 }
 
 fn connect(copying: &Copying) -> Result<Bucket> {
@@ -107,48 +128,79 @@ fn modules_of(bucket: &Bucket, chosen: Option<&str>) -> Result<Vec<String>> {
     Ok(modules)
 }
 
-fn push_all(bucket: &Bucket, dir: &Path, modules: Vec<String>, done: &mut Vec<Module>) -> Result<()> {
-    let push = |module: &str, progress: &mut (dyn FnMut(u64, u64) + Send)| {
-        tcx_remote::push(dir, bucket, module, progress)
-    };
-    copy(("push", "sending"), modules, &push, done)
-}
-
-fn pull_all(bucket: &Bucket, dir: &Path, modules: Vec<String>, done: &mut Vec<Module>) -> Result<()> {
-    let pull = |module: &str, progress: &mut (dyn FnMut(u64, u64) + Send)| {
-        tcx_remote::pull(bucket, dir, module, progress)
-    };
-    copy(("pull", "receiving"), modules, &pull, done)
-}
-
-fn copy(
-    (direction, verb): (&'static str, &str),
-    modules: Vec<String>,
-    copy: &Copy<'_>,
-    done: &mut Vec<Module>,
-) -> Result<()> {
-    for module in modules {
-        let bar = progress::bytes(format!("{verb} {module}"));
-        let copied = copy(&module, &mut progress::follow(&bar));
-        bar.finish_and_clear();
-        let Copied { files, bytes, present, left_out, .. } = copied.map_err(failure)?;
-        let left_out = left_out.into_iter().map(|(file, why)| LeftOut { file, why }).collect();
-        done.push(Module { module, direction, files, bytes, present, left_out });
+impl Copies {
+    fn push_all(&mut self, bucket: &Bucket, dir: &Path, modules: Vec<String>) {
+        let push = |module: &str, progress: &mut (dyn FnMut(u64, u64) + Send)| {
+            tcx_remote::push(dir, bucket, module, progress)
+        };
+        self.copy(("push", "sending"), modules, &push);
     }
-    Ok(())
+
+    fn pull_all(&mut self, bucket: &Bucket, dir: &Path, modules: Vec<String>) {
+        let pull = |module: &str, progress: &mut (dyn FnMut(u64, u64) + Send)| {
+            tcx_remote::pull(bucket, dir, module, progress)
+        };
+        self.copy(("pull", "receiving"), modules, &pull);
+    }
+
+    /// A module that is refused does not keep the others from being copied.
+    fn copy(&mut self, (direction, verb): (&'static str, &str), modules: Vec<String>, copy: &Copy<'_>) {
+        for module in modules {
+            if self.is_over {
+                return;
+            }
+            let bar = progress::bytes(format!("{verb} {module}"));
+            let copied = copy(&module, &mut progress::follow(&bar));
+            bar.finish_and_clear();
+            match copied {
+                Ok(Copied { files, bytes, present, left_out, .. }) => {
+                    let left_out = left_out.into_iter().map(|(file, why)| LeftOut { file, why }).collect();
+                    self.modules.push(Module { module, direction, files, bytes, present, left_out });
+                }
+                Err(error) => {
+                    self.is_over = concerns_all(&error);
+                    let Failure { code, message: error } = failure(error);
+                    self.failed.push(Failed { module, direction, error, code });
+                }
+            }
+        }
+    }
+
+    /// Prints what was done, and then the errors. The one with the highest code is returned.
+    fn show(self, bucket: &Bucket, output: &Output) -> Result<Verdict> {
+        let asked = bucket.requests();
+        let requests = Requests {
+            puts_and_lists: asked.puts + asked.lists,
+            gets: asked.gets + asked.heads,
+            bytes_sent: asked.sent,
+            bytes_received: asked.received,
+        };
+        let Self { modules, failed, .. } = self;
+        let is_whole = modules.iter().all(|module| module.left_out.is_empty());
+        let done = Done { modules, failed, requests };
+        if done.failed.is_empty() || !done.modules.is_empty() {
+            output.show(&done)?;
+        }
+        let failures = done.failed.into_iter().map(|Failed { code, error, .. }| Failure::new(code, error));
+        let mut failures: Vec<_> = failures.collect();
+        failures.sort_by_key(|failure| failure.code as u8);
+        let worst = failures.pop();
+        failures.iter().for_each(|failure| output.fail(failure));
+        worst.map_or(Ok(Verdict::good_if(is_whole)), Err)
+    }
 }
 
-fn show(modules: Vec<Module>, bucket: &Bucket, output: &Output) -> Result<Verdict> {
-    let asked = bucket.requests();
-    let requests = Requests {
-        puts_and_lists: asked.puts + asked.lists,
-        gets: asked.gets + asked.heads,
-        bytes_sent: asked.sent,
-        bytes_received: asked.received,
-    };
-    let is_whole = modules.iter().all(|module| module.left_out.is_empty());
-    output.show(&Done { modules, requests })?;
-    Ok(Verdict::good_if(is_whole))
+/// Whether an error is not of one module: the store is away or refuses this process, or the disk is full.
+fn concerns_all(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::NotConnected
+            | ErrorKind::TimedOut
+            | ErrorKind::PermissionDenied
+            | ErrorKind::InvalidInput
+            | ErrorKind::Unsupported
+            | ErrorKind::StorageFull
+    )
 }
 
 impl Report for Done {
