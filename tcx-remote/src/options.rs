@@ -42,7 +42,8 @@ impl Default for ClientOptions {
 
 impl ClientOptions {
     /// The longest time that one call may take with all its retries, a minute if nothing else is set. A transfer has a second more for
-    /// each MiB.
+    /// each MiB, and each part of a long upload has the time of a call. As long as the store answers, an upload that is too slow is tried
+    /// again beyond that.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline.min(LONGEST);

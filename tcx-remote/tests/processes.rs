@@ -84,6 +84,17 @@ fn work_of_a_process() {
             println!("received {}", store.stats().traffic.bytes_received);
         }
         "read" => println!("found {}", found(&store, &(0..100).collect::<Vec<_>>())),
+        "spill" => {
+            assert_eq!(copies(Path::new(near), "seg-").len(), 2);
+            drop(store);
+            // Nothing has the copies open, and the rest of the disk is full.
+            let mut rest = std::fs::File::create(Path::new(near).join("full")).unwrap();
+            while rest.write_all(&[0; 4096]).is_ok() {}
+            let other = open(&format!("{url}-other"), Path::new(near));
+            compute(&other, &(0..60).collect::<Vec<_>>());
+            other.flush_local().unwrap();
+            println!("found {}", found(&other, &(0..60).collect::<Vec<_>>()));
+        }
         "fill" => {
             // A line for each row: it is durable before the next line is read.
             for (key, line) in (0_i64..).zip(std::io::stdin().lines()) {
@@ -116,10 +127,17 @@ impl Process {
     /// One whose near tier is on a disk of its own, which is full.
     #[cfg(target_os = "linux")]
     fn on_a_full_disk(work: &str, url: &str, near: &Path) -> Self {
-        let script = "mount -t tmpfs -o size=256k,mode=0755 tcx-full \"$1\" && \
-            { head -c 1000000 /dev/zero > \"$1/full\" 2>/dev/null; shift; exec \"$0\" \"$@\"; }";
+        let fill = "head -c 1000000 /dev/zero > \"$1/full\" 2>/dev/null;";
+        Self::on_a_disk("256k", fill, work, url, near)
+    }
+
+    /// One whose near tier is on a disk of its own.
+    #[cfg(target_os = "linux")]
+    fn on_a_disk(size: &str, fill: &str, work: &str, url: &str, near: &Path) -> Self {
+        let mount = format!("mount -t tmpfs -o size={size},mode=0755 tcx-full \"$1\"");
+        let script = format!("{mount} && {{ {fill} shift; exec \"$0\" \"$@\"; }}");
         let mut command = Command::new("unshare");
-        command.args(["-rm", "sh", "-c", script]).arg(std::env::current_exe().unwrap()).arg(near);
+        command.args(["-rm", "sh", "-c", &script]).arg(std::env::current_exe().unwrap()).arg(near);
         Self::run(command, work, url, near, "")
     }
 
@@ -289,12 +307,35 @@ fn a_process_that_is_killed_while_it_receives_a_file_leaves_the_budget_to_others
     assert_eq!((copies(near.path(), "seg-").len(), copies(near.path(), "get-").len()), (1, 0));
 }
 
+/// Whether a disk can be mounted; a test without is skipped.
+#[cfg(target_os = "linux")]
+fn can_mount() -> bool {
+    let namespaces = Command::new("unshare").args(["-rm", "mount", "-t", "tmpfs", "tcx", "/mnt"]).status();
+    let can_mount = namespaces.as_ref().is_ok_and(std::process::ExitStatus::success);
+    if !can_mount {
+        tcx_test_skips::skip("unshare", format!("a disk cannot be mounted: {namespaces:?}"));
+    }
+    can_mount
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn copies_make_room_for_new_rows_on_a_full_disk() {
+    if !can_mount() {
+        return;
+    }
+    let server = Server::start();
+    filled(&server, &[100, 100]);
+    let near = tempfile::tempdir().unwrap();
+    let filler = Process::on_a_disk("2m", "", "spill", &server.url("p"), near.path());
+    assert_eq!(filler.line("found "), "60");
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn rows_are_found_though_the_disk_of_the_near_tier_is_full() {
-    let namespaces = Command::new("unshare").args(["-rm", "mount", "-t", "tmpfs", "tcx", "/mnt"]).status();
-    if !namespaces.as_ref().is_ok_and(std::process::ExitStatus::success) {
-        return tcx_test_skips::skip("unshare", format!("a disk cannot be mounted: {namespaces:?}"));
+    if !can_mount() {
+        return;
     }
     let server = Server::start();
     let keys = filled(&server, &[60, 40]);

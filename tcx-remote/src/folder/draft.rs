@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tcx_store::unstable::Draft;
 
 use super::Inner;
-use super::fetch::seal;
+use super::fetch::{is_full, seal};
 use crate::copy::files::{Kind, kind};
 
 pub(super) struct RemoteDraft {
@@ -30,10 +30,19 @@ impl RemoteDraft {
     }
 }
 
+/// If the disk is full, copies make room for so much at the least: each of them has to be received again.
+const ROOM: u64 = 64 << 20;
+
 impl Write for RemoteDraft {
+    /// Rows that are computed have priority over copies of objects.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.is_synced = false;
-        self.file.write(bytes)
+        match self.file.write(bytes) {
+            Err(error) if is_full(&error) && self.folder.make_room(bytes.len() as u64) => {
+                self.file.write(bytes)
+            }
+            written => written,
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -43,7 +52,13 @@ impl Write for RemoteDraft {
 
 impl Draft for RemoteDraft {
     fn sync(&mut self) -> io::Result<()> {
-        self.file.sync_all()?;
+        if let Err(error) = self.file.sync_all() {
+            // Another try of this file could succeed though bytes of it are lost. The rows are written again.
+            if is_full(&error) {
+                self.folder.make_room(0);
+            }
+            return Err(error);
+        }
         self.is_synced = true;
         Ok(())
     }
@@ -71,6 +86,15 @@ impl Draft for RemoteDraft {
         self.file.rewind()?;
         self.file.read_to_end(&mut bytes)?;
         self.folder.create(name, &bytes, self.origin.take())
+    }
+}
+
+impl Inner {
+    /// Whether there is more room on the disk of the near tier than before.
+    fn make_room(&self, bytes: u64) -> bool {
+        let made = self.budget.make_room(bytes.max(ROOM)).unwrap_or(false);
+        tracing::debug!(near = %self.near.dir().display(), made, "the disk is full: copies are removed");
+        made
     }
 }
 

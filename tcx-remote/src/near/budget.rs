@@ -34,6 +34,9 @@ const BUSY_FOR: Duration = Duration::from_secs(30);
 /// They are counted again after this time in any case.
 const COUNT_AT_LEAST_EVERY: Duration = Duration::from_hours(1);
 
+/// So many copies are removed one after another though that makes no room.
+const IN_VAIN: u32 = 4;
+
 /// The budget of a near tier.
 #[derive(Clone, Debug)]
 pub(crate) struct Budget {
@@ -131,6 +134,32 @@ impl Budget {
         }
         fs::write(self.stamp(), "")?;
         fs::write(self.counted(), used.to_string())
+    }
+
+    /// The disk is full, and rows of this process have no room: they can be obtained nowhere else. Removes copies, those that were received
+    /// last, until this number of bytes is free. Returns whether there is more room than before.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the near tier cannot be read.
+    pub(crate) fn make_room(&self, bytes: u64) -> io::Result<bool> {
+        let free = || disk_space(&self.tier).map_or(0, |(free, _)| free);
+        let mut copies = self.copies()?;
+        copies.retain(|copy| copy.is_complete);
+        copies.sort_by_key(|copy| copy.modified);
+        let (before, mut in_vain) = (free(), 0);
+        let mut now = before;
+        while now < bytes && in_vain < IN_VAIN {
+            let Some(last) = copies.pop() else { break };
+            if fs::remove_file(&last.path).is_ok() {
+                self.changed();
+                let after = free();
+                // The disk keeps what a process has open.
+                in_vain = if after > now { 0 } else { in_vain + 1 };
+                now = after;
+            }
+        }
+        Ok(now > before)
     }
 
     /// A process that is stopped while it has the lock is not waited for long, and not for each file: lookups need it.
