@@ -185,7 +185,9 @@ impl Copies {
         let mut failures: Vec<_> = failures.collect();
         failures.sort_by_key(|failure| failure.code as u8);
         let worst = failures.pop();
-        failures.iter().for_each(|failure| output.fail(failure));
+        for failure in &failures {
+            output.fail(failure);
+        }
         worst.map_or(Ok(Verdict::good_if(is_whole)), Err)
     }
 }

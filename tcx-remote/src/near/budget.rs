@@ -5,6 +5,8 @@
 //!
 //! Rows that wait to be sent are not among the copies. Nothing removes them.
 
+mod full;
+
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -34,9 +36,6 @@ const BUSY_FOR: Duration = Duration::from_secs(30);
 /// They are counted again after this time in any case.
 const COUNT_AT_LEAST_EVERY: Duration = Duration::from_hours(1);
 
-/// So many copies are removed one after another though that makes no room.
-const IN_VAIN: u32 = 4;
-
 /// The budget of a near tier.
 #[derive(Clone, Debug)]
 pub(crate) struct Budget {
@@ -45,6 +44,8 @@ pub(crate) struct Budget {
     most: Option<u64>,
     /// When another process was waited for in vain that counts the copies.
     busy: Arc<Mutex<Option<Instant>>>,
+    /// When copies were removed last without making room.
+    in_vain: Arc<Mutex<Option<Instant>>>,
 }
 
 /// What has become of a copy that was to be made.
@@ -59,7 +60,7 @@ pub(crate) enum Admitted<T> {
 
 impl Budget {
     pub(crate) fn new(tier: &Path, most: Option<u64>) -> Self {
-        Self { tier: tier.to_owned(), most, busy: Arc::default() }
+        Self { tier: tier.to_owned(), most, busy: Arc::default(), in_vain: Arc::default() }
     }
 
     /// Makes a copy of this number of bytes, or the file that becomes one, if there is room for it.
@@ -134,32 +135,6 @@ impl Budget {
         }
         fs::write(self.stamp(), "")?;
         fs::write(self.counted(), used.to_string())
-    }
-
-    /// The disk is full, and rows of this process have no room: they can be obtained nowhere else. Removes copies, those that were received
-    /// last, until this number of bytes is free. Returns whether there is more room than before.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the near tier cannot be read.
-    pub(crate) fn make_room(&self, bytes: u64) -> io::Result<bool> {
-        let free = || disk_space(&self.tier).map_or(0, |(free, _)| free);
-        let mut copies = self.copies()?;
-        copies.retain(|copy| copy.is_complete);
-        copies.sort_by_key(|copy| copy.modified);
-        let (before, mut in_vain) = (free(), 0);
-        let mut now = before;
-        while now < bytes && in_vain < IN_VAIN {
-            let Some(last) = copies.pop() else { break };
-            if fs::remove_file(&last.path).is_ok() {
-                self.changed();
-                let after = free();
-                // The disk keeps what a process has open.
-                in_vain = if after > now { 0 } else { in_vain + 1 };
-                now = after;
-            }
-        }
-        Ok(now > before)
     }
 
     /// A process that is stopped while it has the lock is not waited for long, and not for each file: lookups need it.
