@@ -4,13 +4,28 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use crate::client::retry::Pace;
-
 /// A longer time is as good as this one.
 const LONGEST: Duration = Duration::from_hours(24 * 365);
 
 /// More requests are not in flight together.
 const MOST_PARALLEL: usize = 1 << 16;
+
+/// How much time bytes have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    /// The slowest transfer that is waited for: bytes in a second.
+    pub(crate) slowest: u64,
+    /// No request transfers more bytes, but for objects that only one request can write.
+    pub(crate) largest: u64,
+}
+
+impl Pace {
+    pub(crate) const USUAL: Self = Self { slowest: 1 << 20, largest: 32 << 20 };
+
+    pub(crate) fn time(self, bytes: u64) -> Duration {
+        Duration::from_secs_f64(bytes as f64 / self.slowest as f64)
+    }
+}
 
 /// How a store is reached. Everything that is not set here, credentials first, comes from the environment, under the names of each
 /// provider (`AWS_*`, `GOOGLE_*`, `AZURE_*`).

@@ -121,7 +121,7 @@ mod tests {
 
     use super::*;
     use crate::bucket::testing::bucket;
-    use crate::client::retry::Pace;
+    use crate::options::Pace;
 
     #[test]
     fn a_long_object_has_as_much_more_time_in_its_one_request() {

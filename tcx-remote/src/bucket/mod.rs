@@ -249,7 +249,7 @@ mod testing {
     use tcx_test_s3::Server;
 
     use super::*;
-    use crate::client::retry::Pace;
+    use crate::options::Pace;
     use crate::url::Location;
 
     /// A bucket whose bodies are so long, and have so much time.

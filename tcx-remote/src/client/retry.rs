@@ -10,26 +10,10 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::error::Failure;
 use super::requests::ANSWER;
+use crate::options::Pace;
 
 /// The pause after the first failure, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
-
-/// How much time bytes have.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
-    /// The slowest transfer that is waited for: bytes in a second.
-    pub(crate) slowest: u64,
-    /// No request transfers more bytes, but for objects that only one request can write.
-    pub(crate) largest: u64,
-}
-
-impl Pace {
-    pub(crate) const USUAL: Self = Self { slowest: 1 << 20, largest: 32 << 20 };
-
-    fn time(self, bytes: u64) -> Duration {
-        Duration::from_secs_f64(bytes as f64 / self.slowest as f64)
-    }
-}
 
 /// The longest time without a byte in an answer.
 const SILENCE: Duration = Duration::from_secs(10);
@@ -59,7 +43,7 @@ impl Deadline {
         Self { at: Instant::now() + call, call, bare, pace, attempt, silence, failures: 0 }
     }
 
-    /// That of a call which begins now, and transfers so many bytes.
+    /// That of a call which begins now, and transfers this number of bytes.
     pub(crate) fn of(self, bytes: u64) -> Self {
         Self::new(self.bare, bytes, self.pace)
     }
@@ -69,12 +53,12 @@ impl Deadline {
         Self::new(self.bare.min(SHORT), 0, self.pace)
     }
 
-    /// The same, of a call whose tries transfer so many bytes each, however many these are.
+    /// The same, of a call whose tries transfer this number of bytes each, however large it is.
     pub(crate) fn in_one(self, bytes: u64) -> Self {
         Self { attempt: self.bare / 3 + self.pace.time(bytes), ..self }
     }
 
-    /// The same, whose tries may take so many times as long. The call takes as much longer.
+    /// The same, whose tries may take `times` times as long. The call takes as much longer.
     pub(crate) fn slower(self, times: u32) -> Self {
         let (attempt, longer) = (self.attempt * times, self.attempt * (times - 1));
         Self { attempt, at: self.at + longer, ..self }

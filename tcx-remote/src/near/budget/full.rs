@@ -9,7 +9,7 @@ use tcx_store::unstable::{disk_space, runtime};
 
 use super::Budget;
 
-/// So many copies are removed one after another though that makes no room.
+/// This number of copies is removed one after another though that makes no room.
 const IN_VAIN: u32 = 4;
 
 /// After that, no copies are removed within this time: a write that fails is tried again every few seconds.
