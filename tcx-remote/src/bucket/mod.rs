@@ -177,12 +177,12 @@ impl Bucket {
         T: Send + 'static,
         F: Future<Output = Result<T, Failure>> + Send + 'static,
     {
-        let (client, longest, bytes_take) = (self.client()?, self.1, self.0.options.pace);
+        let (client, longest, speed) = (self.client()?, self.1, self.0.options.pace);
         let place = self.0.url.show(name);
         let action = action.to_owned();
         block_on(async move {
             // The time begins with the first request, not while the thread waits for its runtime.
-            let done = task(client, Deadline::new(longest, bytes, bytes_take)).await;
+            let done = task(client, Deadline::new(longest, bytes, speed)).await;
             done.map_err(|failure| failure.into_error(&action, &place))
         })
     }
