@@ -268,7 +268,9 @@ fn what_was_joined_is_copied_in_no_direction_again() {
     assert_eq!(segments(one.path()).len(), 1);
     // Where they are still, and the store has them no more, they stay here.
     pull_all(&bucket, other.path()).unwrap();
-    before.iter().for_each(|key| server.remove(key));
+    for key in &before {
+        server.remove(key);
+    }
     assert_eq!(push_all(other.path(), &bucket).unwrap().files, 0);
     assert_eq!(found(other.path(), &[1, 2, 3]), (vec![Some(10); 3], 3));
     let new = tempfile::tempdir().unwrap();
