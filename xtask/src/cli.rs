@@ -37,8 +37,8 @@ commands:
   foreign           test SQL and other programs that read caches and exports: DataFusion, Polars, DuckDB, Hugging Face
                     datasets (not part of `test`: the first build takes minutes, and Python packages are large)
   backends          test the tensor libraries besides tch: candle, ndarray and ONNX Runtime, without libtorch and with it,
-                    and the demo with candle and ONNX Runtime (`test` runs an example with each; their tests take minutes
-                    to build)
+                    and the demo with candle and ONNX Runtime, which take minutes to build (`test` checks that they
+                    compile)
   ballista          build examples/ballista, and have a scheduler and two executors query a cache in an object store (not
                     part of `test`: Ballista takes a quarter of an hour to build)
   remote [--minutes M]
@@ -70,7 +70,7 @@ environment:
   LIBTORCH_USE_PYTORCH  use the libtorch of the torch 2.13.0 that Python imports
   TCX_DOWNLOADS         keep downloads here instead of $XDG_CACHE_HOME/tcx or ~/.cache/tcx
   TCX_PYTHON            use this Python, which has pyarrow, for the tests
-  TCX_REQUIRE           what tests must not skip, separated by commas (pyarrow, pytorch, model, onnxruntime, valgrind, chromium, rsync, git,
+  TCX_REQUIRE           what tests must not skip, separated by commas (pyarrow, pytorch, model, valgrind, chromium, rsync, git,
                         slurm, spark, moto, azurite, cuda, and the trials of `stress`: full, faults, fuzz, readers), or `all`
 ";
 

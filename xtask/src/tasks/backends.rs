@@ -1,5 +1,5 @@
-//! `cargo xtask backends`: the tensor libraries besides tch, and the demo with each of them. `test` runs an example with
-//! candle and one with ONNX Runtime; what is here takes minutes to build.
+//! `cargo xtask backends`: the tensor libraries besides tch, and the demo with each of them. `test` checks that they compile; what is here
+//! takes minutes to build.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -4,13 +4,11 @@ use std::ffi::OsString;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use tcx_test_skips::is_required;
-
 use super::packages;
 use super::skipped::LeftOut;
 use crate::failure::{Failure, Result};
 use crate::process;
-use crate::provision::{libtorch, model, onnxruntime, pyarrow, toolchain};
+use crate::provision::{libtorch, model, pyarrow, toolchain};
 use crate::workspace::{self, Workspace};
 
 /// The examples that need neither arguments nor a model.
@@ -42,15 +40,13 @@ const WITHOUT_ARGUMENTS: [&str; 20] = [
 const FEATURES: [&str; 2] = ["--features", "tcx-store/metrics,tcx-cli/remote"];
 pub(super) const ALL: [&str; 3] = ["--workspace", FEATURES[0], FEATURES[1]];
 
-/// The library for programs without libtorch: what needs it is in no other feature than `tch`. `cargo xtask backends` tests it.
+/// The library and its examples for programs without libtorch: what needs it is in no other feature than `tch`. `cargo xtask backends` runs
+/// them: to build candle takes minutes.
 const WITHOUT_LIBTORCH: [&str; 5] =
-    ["--package", "tcx-cache", "--no-default-features", "--features", "candle,ndarray,ort"];
+    ["--package", "tcx-library-examples", "--examples", "--features", "candle,ort"];
 
 /// The smallest library, in which a part that only others need is unused.
 const NDARRAY_ALONE: [&str; 5] = ["--package", "tcx-cache", "--no-default-features", "--features", "ndarray"];
-
-/// The examples that other libraries than tch compute, built without libtorch.
-const OF_LIBRARIES: [&str; 4] = ["--package", "tcx-library-examples", "--features", "candle,ort"];
 
 /// One check with a name.
 struct Step {
@@ -75,16 +71,6 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         left_out.add("pyarrow", &why)?;
     }
     let mut steps = steps(workspace);
-    steps.push(example_of_library(workspace, "candle"));
-    match onnxruntime::provide(workspace) {
-        Ok(library) => {
-            let mut step = example_of_library(workspace, "onnx");
-            step.command.env(onnxruntime::VARIABLE, library);
-            steps.push(step);
-        }
-        Err(failure) if is_required("onnxruntime") => return Err(failure),
-        Err(failure) => left_out.add("onnxruntime", &failure.to_string())?,
-    }
     let result = run_steps(&mut steps, &mut left_out);
     eprintln!("\n{}", left_out.list()?);
     result
@@ -165,13 +151,6 @@ fn steps(workspace: &Workspace) -> Vec<Step> {
     steps
 }
 
-/// An example that candle or ONNX Runtime computes.
-fn example_of_library(workspace: &Workspace, name: &str) -> Step {
-    let mut run = workspace::cargo("run");
-    run.current_dir(workspace.root()).args(OF_LIBRARIES);
-    Step::new(format!("example {name}"), run, &["--example", name])
-}
-
 /// The command `tcx` on the cache that the test of the example `minilm` has left.
 fn command_on_minilm(workspace: &Workspace, mut test: Command) -> Step {
     test.env("TCX_MINILM_CACHE", workspace.root().join("target/xtask/minilm-cache/rows"));
@@ -244,6 +223,7 @@ mod tests {
             manifest.split("[[example]]\nname = \"").skip(1).map(|rest| rest.split('"').next().unwrap());
         let mut names: Vec<&str> = names.collect();
         let mut run: Vec<&str> = examples(&workspace).into_iter().map(|(name, _)| name).collect();
+        // By `cargo xtask backends`.
         run.extend(["candle", "onnx"]);
         names.sort_unstable();
         run.sort_unstable();
