@@ -10,7 +10,7 @@ mod support;
 use std::process::Command;
 
 use store::{json, printed, segments, segments_received, tcx, text};
-use support::{TCX, clip, files, fill_clip, open, workplace};
+use support::{TCX, clip, files, fill_clip, open, remove_runs, workplace};
 use tcx_test_s3::Server;
 
 #[test]
@@ -18,12 +18,7 @@ fn commands_that_read_show_of_a_url_what_they_show_of_the_directory() {
     let (server, dir) = (Server::start(), workplace());
     let url = server.url("features");
     printed(&server, dir.path(), &["push", "cache", &url]);
-    // Index runs are not copied.
-    for module in ["clip_v1", "resnet50_v1"] {
-        for run in files(&dir.path().join("cache").join(module), "run-") {
-            std::fs::remove_file(run).unwrap();
-        }
-    }
+    remove_runs(&dir.path().join("cache"));
     let commands: [&[&str]; 4] = [
         &["head", "cache", "clip_v1"],
         &["coverage", "cache", "resnet50_v1", "numbers.txt"],

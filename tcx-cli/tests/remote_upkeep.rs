@@ -10,7 +10,7 @@ mod support;
 use std::path::Path;
 
 use store::{json, printed, segments, tcx, text};
-use support::workplace;
+use support::{remove_runs, workplace};
 use tcx_remote::{ClientOptions, Location, RemoteCache};
 use tcx_store::{Keys, Options};
 use tcx_test_s3::{Fault, Operation, Server};
@@ -121,6 +121,7 @@ fn modules_in_a_store_are_shown_as_those_of_the_directory_that_was_sent() {
     let (server, dir) = (Server::start(), workplace());
     let url = server.url("features");
     printed(&server, dir.path(), &["push", "cache", &url]);
+    remove_runs(&dir.path().join("cache"));
     let (local, shown) =
         (json(&server, dir.path(), &["top", "cache"]), json(&server, dir.path(), &["top", &url]));
     let modules = |of: &serde_json::Value| of["modules"].as_array().unwrap().clone();

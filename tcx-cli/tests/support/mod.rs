@@ -85,6 +85,15 @@ pub(crate) fn workplace() -> tempfile::TempDir {
     dir
 }
 
+/// Removes the index runs of a cache, which are not copied to a store.
+pub(crate) fn remove_runs(cache: &Path) {
+    for module in fs::read_dir(cache).unwrap() {
+        for run in files(&module.unwrap().path(), "run-") {
+            fs::remove_file(run).unwrap();
+        }
+    }
+}
+
 /// The files of a module whose names begin so, in order.
 pub(crate) fn files(module: &Path, prefix: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(module).unwrap().map(|entry| entry.unwrap().path());
