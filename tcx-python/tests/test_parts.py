@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -106,6 +107,36 @@ def test_handles_within_networks_wait_for_no_thread_that_waits_for_them():
         ]
     )
     assert found == [0, 0, 0]
+
+
+class InThreads(torch.nn.Module):
+    """Computes with handles in threads of its own."""
+
+    def __init__(self, *parts):
+        super().__init__()
+        self.parts = torch.nn.ModuleList(parts)
+
+    def forward(self, x, names):
+        with ThreadPoolExecutor(len(self.parts)) as pool:
+            return torch.stack([*pool.map(lambda part: part(x, ids=[*names]), self.parts)]).sum(0)
+
+
+def test_a_module_may_compute_with_handles_in_threads_of_its_own():
+    parts = [frozen(torch.nn.Linear(4, 2)) for _ in range(2)]
+    handles = [tcx.cached(part, None, id=f"p{number}_v1") for number, part in enumerate(parts)]
+    cached = tcx.cached(frozen(InThreads(*handles)), None, id="e_v1")
+    x = torch.ones(1, 4)
+    (found,) = in_threads([lambda: cached(x, tcx.per_sample(["a"]), ids=["a"])])
+    assert torch.allclose(found, parts[0](x) + parts[1](x))
+
+
+def test_a_part_that_a_module_also_has_without_its_handle_shares_its_lock():
+    part = frozen(torch.nn.Linear(4, 4))
+    handle = tcx.cached(part, None, id="p_v1")
+    both = tcx.cached(frozen(Around(handle, part)), None, id="b_v1")
+    only = tcx.cached(frozen(Around(handle)), None, id="o_v1")
+    assert {*handle._computing.watch.locks} <= {*both._computing.watch.locks}
+    assert not {*handle._computing.watch.locks} & {*only._computing.watch.locks}
 
 
 class Moves(torch.nn.Module):

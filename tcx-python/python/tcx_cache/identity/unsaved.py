@@ -60,11 +60,11 @@ class Scan:
         self._instances: list[tuple[Any, type, Any]] = []
         #: Whether all that the walk has read can be compared without another walk.
         self._is_plain = True
-        #: What methods belong to, and the ways to them. Most are parts that the walk comes to in any case, under names of their own.
-        self._owners: list[tuple[Any, str]] = []
+        #: What methods belong to, the ways to them, and whether these are in a handle. Most are parts that the walk comes to in any case, under names of their own.
+        self._owners: list[tuple[Any, str, bool]] = []
         #: Functions, the ways to them, and the classes of which they are methods. What they have is mostly a part of the module under another
         #: name.
-        self._functions: list[tuple[Any, str, type | None]] = []
+        self._functions: list[tuple[Any, str, type | None, bool]] = []
         #: Classes of modules whose code is not read yet, with those that they inherit from, and the ways to them.
         self._coded: list[tuple[type, tuple[type, ...], str]] = []
         #: What code reaches by name, and which variables were found in it.
@@ -79,6 +79,12 @@ class Scan:
         #: The parts of the module that methods and functions use, by the ways to them there.
         self._used: dict[str, Any] = {}
         self._is_following = False
+        #: Whether the walk is in the module of a handle, and the parts that it has come to only there: that handle takes their locks itself,
+        #: maybe in another thread, for which a thread that computes with this module waits.
+        self._is_in_handle = False
+        self._of_handles: set[int] = set()
+        #: The classes of parts outside of handles.
+        self._direct: set[type] = set()
         #: The names of those `attributes` that are a second name of a tensor, in a function.
         self.aliases: set[str] = set()
         self._walk(module, "", self.parameters, self.buffers)
@@ -86,6 +92,10 @@ class Scan:
         self._follow_methods()
         self._follow_code()
         self.attributes = {**self._hidden, **self.attributes}
+
+    def parts(self, of_handles: bool) -> list[Any]:
+        """The parts that only handles in the module have, or all others."""
+        return [part for _, part in self.modules if (id(part) in self._of_handles) is of_handles]
 
     @property
     def registered(self) -> dict[str, Any]:
@@ -135,9 +145,22 @@ class Scan:
 
     def _walk(self, module: Any, path: str, parameters: dict[str, Any], buffers: dict[str, Any]) -> None:
         # A module may hold its own handle, which adds no weights.
-        module = _inside(module)
+        inside, was_in_handle = _inside(module), self._is_in_handle
+        self._is_in_handle |= inside is not module
+        try:
+            self._part(inside, path, parameters, buffers)
+        finally:
+            self._is_in_handle = was_in_handle
+
+    def _part(self, module: Any, path: str, parameters: dict[str, Any], buffers: dict[str, Any]) -> None:
+        if not self._is_in_handle:
+            self._direct.add(type(module))
         if id(module) in self._seen:
+            if not self._is_in_handle and id(module) in self._of_handles:
+                self._of_handles -= {id(part) for part in module.modules()}
             return
+        if self._is_in_handle:
+            self._of_handles.add(id(module))
         self._seen.add(id(module))
         self.modules.append((path.removesuffix("."), module))
         own = vars(module)
@@ -193,7 +216,8 @@ class Scan:
 
     def _follow_methods(self) -> None:
         while self._owners:
-            self._attribute(*self._owners.pop(0))
+            value, path, self._is_in_handle = self._owners.pop(0)
+            self._attribute(value, path)
 
     def _follow_code(self) -> None:
         """After all else, so that what code shares with the module has the name that it has there."""
@@ -201,10 +225,12 @@ class Scan:
         while self._coded or self._functions:
             if self._coded:
                 own, bases, path = self._coded.pop(0)
+                self._is_in_handle = own not in self._direct
                 for name, value in self._reaches(self._code.of_class(own, bases), path):
                     self._attribute(value, name)
             else:
-                self._function(*self._functions.pop(0))
+                *function, self._is_in_handle = self._functions.pop(0)
+                self._function(*function)
             self._follow_methods()
         self.aliases = {name for name, own in self.attributes.items() if name not in before and id(own) in known}
 
@@ -249,13 +275,13 @@ class Scan:
         elif isinstance(value, _METHODS):
             owner = value.__self__
             if isinstance(value, MethodType) and isinstance(value.__func__, FunctionType):
-                self._functions.append((value.__func__, path, owner if isinstance(owner, type) else type(owner)))
+                self._functions.append((value.__func__, path, owner if isinstance(owner, type) else type(owner), self._is_in_handle))
             elif isinstance(value, MethodType):
                 self._attribute(value.__func__, path)
             if not isinstance(owner, (ModuleType, *_PLAIN)):
-                self._owners.append((owner, f"{path}.__self__"))
+                self._owners.append((owner, f"{path}.__self__", self._is_in_handle))
         elif isinstance(value, FunctionType):
-            self._functions.append((value, path, None))
+            self._functions.append((value, path, None, self._is_in_handle))
         elif dataclasses.is_dataclass(value) or isinstance(value, SimpleNamespace):
             self._items(value, ((f"{path}.{name}", item) for name, item in self._held(value)))
         else:

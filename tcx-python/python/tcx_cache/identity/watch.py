@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from ..errors import InvalidWeightsError, ModuleViolationError
-from ..runtime.locks import PartLocks, ProcessLock
+from ..runtime.locks import PartLocks, ProcessLock, held_for
 from ..tensors.captures import beside_captures
 from .code import Code
 from .computed import Computed
@@ -46,7 +46,13 @@ class Watch:
         self._code = Code()
         scan = Scan(module, self._code)
         #: The locks of the parts, which other handles have that compute with one of these: what `forward` keeps in a part is that of one batch.
-        self.locks = _PARTS.of(part for _, part in scan.modules)
+        self.locks = _PARTS.of(scan.parts(of_handles=False))
+        #: Those of the parts that only handles in it have: while a check reads these parts, no handle computes with them.
+        self.locks_of_handles = _PARTS.of(scan.parts(of_handles=True))
+        held_for([*self.locks, *self.locks_of_handles], lambda: self._freeze(module, allows_gradients))
+
+    def _freeze(self, module: Any, allows_gradients: bool) -> None:
+        scan = Scan(module, self._code)
         refuse(scan, allows_gradients)
         self._module = module
         self._allows_gradients = allows_gradients

@@ -18,7 +18,7 @@ from ..errors import InvalidBatchError, InvalidWeightsError, ModuleViolationErro
 from ..identity.adapters import adapters
 from ..identity.surroundings import Surroundings
 from ..identity.watch import Watch
-from ..runtime.locks import ProcessLock, computes
+from ..runtime.locks import PATIENCE, ProcessLock, computes, held_for
 from ..runtime.warn import warn
 from .checks import VERSION, Checks
 
@@ -137,8 +137,8 @@ class Computing:
     def alone(self, call: Callable[[], Own]) -> Own:
         """Calls a function that computes, while no other thread computes with this module or a part of it."""
         first, *others = self.watch.locks
-        # A thread within a network holds those of its parts already. For others it does not wait: their thread may wait for it.
-        with first.turn():
+        # A thread within a network holds those of its parts already. Of others, the thread may wait for this one, and does not compute then.
+        with first.turn(PATIENCE):
             return _alone(others, self.lock, call)
 
     def run(self, inputs: Inputs, are_copies: bool = True) -> Any:
@@ -237,7 +237,8 @@ class Computing:
         """
         try:
             self.surroundings.check(self.device, lambda: {weight.device.type for _, _, weight in _weights(self.module)})
-            has_changed = self.watch.check(has_run)
+            # No handle in the module computes with parts that this one reads at the same time.
+            has_changed = held_for(self.watch.locks_of_handles, lambda: self.watch.check(has_run))
         except (InvalidWeightsError, ModuleViolationError) as error:
             raise ModuleViolationError(f"module `{self.name}`: {error}") from error
         for own in self.upstream:
@@ -282,7 +283,7 @@ def _alone(locks: list[ProcessLock], last: ProcessLock, call: Callable[[], Own])
     if not locks:
         with last.own:
             return call()
-    with locks[0].turn():
+    with locks[0].turn(PATIENCE):
         return _alone(locks[1:], last, call)
 
 

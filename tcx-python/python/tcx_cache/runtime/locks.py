@@ -8,11 +8,13 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeVar
 
 from .weak import Alive
+
+Own = TypeVar("Own")
 
 
 class ProcessLock:
@@ -41,11 +43,15 @@ class ProcessLock:
         """In a child of ``fork``, before it runs anything else."""
         self.own = threading.RLock()
 
-    def turn(self) -> AbstractContextManager[Any]:
-        """Holds it. A thread that runs code of the user with another lock held does not wait for it: two functions that use the table of each other
-        would wait for each other. They may compute a value twice, as two processes may."""
+    def turn(self, seconds: float = 0.0) -> AbstractContextManager[Any]:
+        """Holds it. A thread that runs code of the user with another lock held waits for it at most so long: two functions that use the table of
+        each other would wait for each other. They may compute a value twice, as two processes may."""
         # One that this thread has is held twice, and is not given back where the thread ends to compute.
-        return _IfFree(self) if _is_computing() and not self.is_held_here else self.own
+        return self.within(seconds) if _is_computing() and not self.is_held_here else self.own
+
+    def within(self, seconds: float) -> AbstractContextManager[Any]:
+        """Holds it, unless another thread does for longer than this."""
+        return _IfFree(self, seconds)
 
     @property
     def is_held_here(self) -> bool:
@@ -59,15 +65,16 @@ class ProcessLock:
 class _IfFree:
     """Holds a lock, unless another thread does."""
 
-    def __init__(self, lock: ProcessLock) -> None:
+    def __init__(self, lock: ProcessLock, seconds: float) -> None:
         # That of this process, also if the block ends in a child of `fork`.
-        self._own = lock.own
+        self._own, self._seconds = lock.own, seconds
 
     def __enter__(self) -> None:
         try:
             # First: what Ctrl-C leaves held is given back where the thread ends to compute.
-            _here.taken.add(self._own)
-            self._own.acquire(blocking=False)
+            if _is_computing():
+                _here.taken.add(self._own)
+            self._own.acquire(timeout=self._seconds)
         except BaseException:
             self.__exit__()
             raise
@@ -108,6 +115,18 @@ def computes(lock: ProcessLock) -> Iterator[None]:
         _release(_here.taken)
 
 
+#: The seconds that a thread within a network, or one that looks at parts of another handle, waits for a thread that computes with them.
+PATIENCE = 30.0
+
+
+def held_for(locks: Sequence[ProcessLock], call: Callable[[], Own]) -> Own:
+    """Calls a function while no other thread that holds one of these locks computes."""
+    if not locks:
+        return call()
+    with locks[0].within(PATIENCE):
+        return held_for(locks[1:], call)
+
+
 class PartLocks:
     """The locks of objects that are parts of several others: what shares a part shares a lock."""
 
@@ -143,13 +162,13 @@ class PartLocks:
 
 
 #: The seconds that a fork waits for threads at most: one of them may wait for the thread that forks.
-_PATIENCE = 1.0
+_BEFORE_FORK = 1.0
 _held: dict[int, list[ProcessLock]] = {}
 
 
 def _hold_all() -> None:
     """Waits until no thread is within a network. A child would find the mutexes of its tensors locked, and nothing releases them there."""
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _BEFORE_FORK
     held = _held[threading.get_ident()] = []
     for lock in _LOCKS.listed():
         if not lock.is_held_here:
