@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 
-use copies::{MODULE, compute, invalidate, pull_all, push_all, values};
+use copies::{MODULE, compute, invalidate, open, pull_all, push_all, values};
 use tcx_remote::{Copied, Location, Mirror};
 use tcx_test_s3::Server;
 use tempfile::{TempDir, tempdir};
@@ -105,4 +105,31 @@ fn a_part_of_a_mirror_that_an_interrupted_removal_has_left_is_filled_again() {
         assert_eq!(names(&folder), names(&copy.path().join(MODULE)), "{left}");
         assert_eq!(values(mirror.directory(), &[1, 2]), [Some(10), None], "{left}");
     }
+}
+
+#[test]
+fn a_mirror_receives_again_what_was_joined_if_the_store_has_the_joined_segment_no_more() {
+    let (server, source, near) = (Server::start(), tempdir().unwrap(), tempdir().unwrap());
+    let bucket = buckets::bucket(&server, "p");
+    compute(source.path(), &[1], 10);
+    compute(source.path(), &[2], 20);
+    push_all(source.path(), &bucket).unwrap();
+    let segments = || server.keys().into_iter().filter(|key| key.contains("/seg-")).collect::<Vec<_>>();
+    let before: Vec<_> = segments().into_iter().map(|key| (server.object(&key).unwrap(), key)).collect();
+    open(source.path()).compact().unwrap();
+    push_all(source.path(), &bucket).unwrap();
+    for (_, key) in &before {
+        server.remove(key);
+    }
+    let mirror = mirror(&server, near.path());
+    update(&mirror);
+    // A backup of the store is put back.
+    for key in segments() {
+        server.remove(&key);
+    }
+    for (object, key) in &before {
+        server.put(key, object);
+    }
+    update(&mirror);
+    assert_eq!(values(mirror.directory(), &[1, 2]), [Some(10), Some(20)]);
 }

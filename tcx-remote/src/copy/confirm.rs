@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::files::change;
 use super::{changes, local};
-use crate::bucket::{Bucket, Created};
+use crate::bucket::{Bucket, Created, Removed};
 
 /// The changes of a directory by which the store is known, and what was sent.
 pub(super) struct Copy<'a> {
@@ -109,17 +109,41 @@ impl<'a> Copy<'a> {
     fn take_back(&self) -> io::Result<()> {
         let Some(missing) = self.first_missing(self.tried)? else { return Ok(()) };
         let mut removed = Vec::new();
+        let done = self.remove_behind(missing, &mut removed);
+        // While a copy is being made of the module, the missing one may have come in between: a process may have gone by the others then.
+        if !removed.is_empty() && self.read(missing)?.is_some() {
+            self.create_again(removed)?;
+        }
+        done
+    }
+
+    /// Removes the changes of this copy behind a missing one, the last first, and notes them.
+    fn remove_behind(&self, missing: u64, removed: &mut Vec<(u64, Vec<u8>)>) -> io::Result<()> {
         for number in (self.created.start.max(missing + 1).max(2)..self.tried).rev() {
             let own = local::read(&self.dir.join(change(number)))?;
-            if self.read(number)?.is_some_and(|found| found == own) {
-                self.bucket.delete(&self.key(number))?;
-                removed.push((number, own));
+            if self.read(number)?.is_none_or(|found| found != own) {
+                removed.clear();
+                continue;
+            }
+            // The answer from before may be old by now.
+            if self.read(missing)?.is_some() {
+                return Ok(());
+            }
+            let sent = self.bucket.remove(&self.key(number))?;
+            // What would be behind a gap, or could be removed a second time, is not created again.
+            match sent {
+                Removed::ForGood => removed.push((number, own)),
+                Removed::PerhapsAgain => removed.clear(),
             }
         }
-        // While a copy is being made of the module, the missing one may have come in between: a process may have gone by the others then.
-        if self.read(missing)?.is_some() {
-            for (number, own) in removed.into_iter().rev() {
-                self.bucket.create(&self.key(number), &own)?;
+        Ok(())
+    }
+
+    /// Creates removed changes again, the first one first, up to one of which another process has got the number.
+    fn create_again(&self, removed: Vec<(u64, Vec<u8>)>) -> io::Result<()> {
+        for (number, own) in removed.into_iter().rev() {
+            if let Created::Other(_) = self.bucket.create(&self.key(number), &own)? {
+                break;
             }
         }
         Ok(())

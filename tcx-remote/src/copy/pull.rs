@@ -139,8 +139,10 @@ impl Pull<'_> {
             if self.fetch(changes, &mut |_, _| {})? { self.inspect(known) } else { return Ok(false) };
         // What the directory has joined with other segments would be collected there again.
         let is_unwanted = |name: &String| {
-            let has_replaced = || sides[1].as_ref().is_some_and(|here| here.has_replaced(name));
-            sides.iter().flatten().any(|side| side.is_evicted(name)) || has_replaced()
+            // Of a mirror, what the store lacks is removed: also what was joined from these.
+            let has_replaced = |here: &Inspection| self.held == Held::Here && here.has_replaced(name);
+            sides.iter().flatten().any(|side| side.is_evicted(name))
+                || sides[1].as_ref().is_some_and(has_replaced)
         };
         for name in wanted.keys().filter(|name| is_unwanted(name)) {
             remove_if_any(&self.stage.join(name))?;

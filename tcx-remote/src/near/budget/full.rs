@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io;
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use tcx_store::unstable::{disk_space, runtime};
@@ -23,7 +22,8 @@ impl Budget {
     ///
     /// Returns an error if the near tier cannot be read.
     pub(crate) fn make_room(&self, bytes: u64) -> io::Result<bool> {
-        let mut last_in_vain = self.in_vain.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another thread is at it; or it was, in the parent of this process.
+        let Ok(mut last_in_vain) = self.in_vain.try_lock() else { return Ok(false) };
         if last_in_vain.is_some_and(|since| runtime::now().duration_since(since) < IN_VAIN_FOR) {
             return Ok(false);
         }
