@@ -19,6 +19,8 @@ pub(super) struct Copy<'a> {
     history: BTreeMap<u64, Vec<u8>>,
     /// The files but for changes that were sent, each with its length.
     pub(super) sent: Vec<(String, u64)>,
+    /// Those and others that may have arrived, though an error was the answer.
+    pub(super) begun: Vec<String>,
     /// The changes that this copy has created, and the number after those that it has tried to.
     created: Range<u64>,
     tried: u64,
@@ -43,6 +45,7 @@ impl<'a> Copy<'a> {
             module,
             history,
             sent: Vec::new(),
+            begun: Vec::new(),
             created: known..known,
             tried: known,
         })
@@ -68,7 +71,7 @@ impl<'a> Copy<'a> {
     /// A change that was created behind a missing one would keep every process from writing, and is taken back, too.
     pub(super) fn confirm(&self) -> io::Result<()> {
         let Some(number) = self.first_other()? else { return Ok(()) };
-        for (name, _) in &self.sent {
+        for name in &self.begun {
             // Best effort: the error that follows says that the module is another one.
             let _ = self.bucket.delete(&format!("{}/{name}", self.module));
         }

@@ -258,6 +258,7 @@ fn push_files(
     let (dir, bucket, module) = (copy.dir.clone(), copy.bucket, copy.module);
     let total = files.iter().map(|(_, bytes)| bytes).sum();
     progress(0, total);
+    let begun = Mutex::new(Vec::new());
     let (left, sent) = (Mutex::new(files), Mutex::new((Vec::new(), progress)));
     let (vanished, gives_up) = (AtomicBool::new(false), AtomicBool::new(false));
     let work = || -> io::Result<()> {
@@ -272,6 +273,8 @@ fn push_files(
                 }
                 file => file.map_err(|error| local::failed("read", &path, &error))?,
             };
+            // Before: what is answered with an error may arrive all the same.
+            begun.lock().unwrap_or_else(PoisonError::into_inner).push(name.clone());
             bucket.upload(&format!("{module}/{name}"), &file.into(), bytes)?;
             let mut sent = sent.lock().unwrap_or_else(PoisonError::into_inner);
             sent.0.push((name, bytes));
@@ -288,6 +291,7 @@ fn push_files(
     });
     let (sent, _) = sent.into_inner().unwrap_or_else(PoisonError::into_inner);
     copy.sent.extend(sent);
+    copy.begun.extend(begun.into_inner().unwrap_or_else(PoisonError::into_inner));
     results.into_iter().collect::<io::Result<()>>()?;
     Ok(!vanished.into_inner())
 }

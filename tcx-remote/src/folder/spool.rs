@@ -167,7 +167,9 @@ impl Inner {
         for spooled in self.near.spooled()?.iter().filter(|spooled| shown.contains(&spooled.name)) {
             match self.send_within(spooled, longest(spooled), true) {
                 // No row of a damaged part was found. It cannot be sent, now or later.
-                Err(error) if error.kind() == ErrorKind::InvalidData => {
+                Err(error)
+                    if error.kind() == ErrorKind::InvalidData && !self.was_refused(&spooled.origin)? =>
+                {
                     tracing::warn!(path = %spooled.path.display(), "a segment is not sent: {error}");
                 }
                 sent => sent?,
@@ -226,7 +228,7 @@ impl Inner {
         };
         if !is_own && self.was_refused(origin)? {
             self.take_back_sent(origin, name);
-            return Ok(());
+            return if counts { Err(self.other_module(origin)) } else { Ok(()) };
         }
         if !self.is_of(origin)? {
             // An earlier try may have brought it there, though its reply was an error.

@@ -307,6 +307,25 @@ fn a_flush_fails_as_long_as_rows_that_were_found_cannot_be_sent() {
 }
 
 #[test]
+fn a_flush_fails_if_rows_that_were_found_are_of_a_module_that_the_store_has_no_more() {
+    let server = Server::start();
+    invalidate(&server, 1);
+    let (tier, folder) = folder(&server, &[0, 1]);
+    stop_senders(&folder);
+    let name = sound_segment(&server, &folder);
+    let other = beside(&server, &tier);
+    assert!(other.list().unwrap().contains(&name));
+    server.remove(&key(&change(1)));
+    invalidate(&server, 1);
+    // Also where it was found a moment ago.
+    for _ in 0..2 {
+        other.0.wrote().unwrap();
+        let refused = other.settle().unwrap_err();
+        assert!(refused.to_string().contains("is not the module any more"), "{refused}");
+    }
+}
+
+#[test]
 fn nothing_is_removed_from_a_module_that_comes_while_the_lock_is_waited_for() {
     let server = Server::start();
     invalidate(&server, 1);
