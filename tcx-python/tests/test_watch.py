@@ -113,11 +113,11 @@ def test_a_module_in_which_nothing_is_replaced_is_walked_once(monkeypatch):
     network = frozen(Network())
     network.outer[0].eval()
     cached = computed(network, batches=5)
-    assert len(walks) == 2, "when it is frozen, and before the first batch"
+    assert len(walks) == 3, "to find its parts, when it is frozen with their locks held, and before the first batch"
     network.sizes.append(3)
     images, ids = inputs(100)
     cached(images, ids=ids)
-    assert len(walks) == 3, "a number is no weight, and what it replaces is looked at once"
+    assert len(walks) == 4, "a number is no weight, and what it replaces is looked at once"
 
 
 def test_the_device_of_the_weights_is_theirs_after_a_move(directory, linear):

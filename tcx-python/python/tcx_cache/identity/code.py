@@ -12,6 +12,7 @@ import dataclasses
 import dis
 import functools
 import os
+import re
 import sys
 from collections import Counter, UserDict, deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -39,6 +40,8 @@ class Found(NamedTuple):
     #: The way to it from the class or the function.
     path: str
     value: Any
+    #: The name of the module of Python that has it; none of the main program.
+    module: str = ""
 
 
 class Reached:
@@ -46,23 +49,44 @@ class Reached:
 
     def __init__(self) -> None:
         self.found: list[Found] = []
-        #: Names of modules and classes, and what they referred to.
-        self.names: list[tuple[Mapping[str, Any], str, Any]] = []
+        #: Names of modules and classes, what they referred to, and what is the same whenever the variable is found.
+        self.names: list[tuple[Mapping[str, Any], str, Any, Any]] = []
         #: Variables of functions, and what they referred to.
         self.cells: list[tuple[CellType, Any]] = []
 
     def is_same(self) -> bool:
         """Whether reading the code again would find the same: numbers and strings may change, such as those that count calls."""
-        return all(_is_same(holder.get(name), value) for holder, name, value in self.names) and all(
+        return all(_is_same(holder.get(name), value) for holder, name, value, _ in self.names) and all(
             _is_same(content(cell), value) for cell, value in self.cells
         )
+
+    def leave_out_filled(self, before: Reached) -> None:
+        """Leaves out what has come into variables that are the same as before, and held nothing then: `forward` has put it there."""
+        held = {own.key for own in before.found}
+        same = {key for holder, name, value, key in before.names if holder.get(name) is value}
+        same |= {id(cell) for cell, value in before.cells if content(cell) is value}
+        self.found = [own for own in self.found if own.key in held or own.key not in same]
 
 
 class Code:
     """The code that walks through one module have read, so that the next one compares what it found there."""
 
-    def __init__(self) -> None:
+    def __init__(self, ignored: Iterable[str] = ()) -> None:
+        #: The names of variables that decide nothing of the outputs, and those of them that were reached.
+        self.ignored, self.left_out = frozenset(ignored), set[str]()
         self._read: dict[Any, tuple[Reached, Any]] = {}
+
+    def is_ignored(self, name: str) -> bool:
+        """Whether a variable is left out, which is noted."""
+        if name in self.ignored:
+            self.left_out.add(name)
+        return name in self.ignored
+
+    @property
+    def variables(self) -> list[str]:
+        """The names of the variables that hold tensors."""
+        names = {variable(own.path) for reached, _ in self._read.values() for own in reached.found}
+        return sorted(name for name in names if name is not None)
 
     def of_class(self, own: type, bases: tuple[type, ...]) -> Reached:
         """What the code of a class reaches: `forward`, and all that it names. `bases` are the class and those that it inherits from."""
@@ -80,21 +104,27 @@ class Code:
     def _kept(self, key: Any, held: list[Any], read: Any, bases: tuple[type, ...]) -> Reached:
         known = self._read.get(key)
         if known is None or len(known[1]) != len(held) or not all(map(_is_same, held, known[1])) or not known[0].is_same():
-            reader = _Reader(bases)
+            reader = _Reader(bases, self)
             read(reader)
-            known = self._read[key] = reader.finished(), held
+            reached = reader.finished()
+            if known is not None:
+                reached.leave_out_filled(known[0])
+            known = self._read[key] = reached, held
         return known[0]
 
 
 class _Reader:
     """Reads functions, and those that they name."""
 
-    def __init__(self, bases: Iterable[type]) -> None:
+    def __init__(self, bases: Iterable[type], code: Code) -> None:
+        self._code = code
         #: Where the methods are that are called by name.
         self._bases = [base for base in bases if not _is_library(base.__module__)]
         self._seen: set[Any] = set()
         self._waiting: deque[FunctionType] = deque()
         self._reached = Reached()
+        #: The globals that the code assigns.
+        self._assigned: set[Any] = set()
 
     def start(self, bases: Iterable[type], names: Iterable[str]) -> None:
         """Begins with the methods of these names."""
@@ -108,7 +138,12 @@ class _Reader:
             function = self._waiting.popleft()
             self._variables(function)
             self.read(function)
-        return self._reached
+        reached = self._reached
+        # A tensor that the code keeps in a global for later is its own. A network that it loads there is not.
+        kept = {key for _, _, value, key in reached.names if key in self._assigned and value is not None and _is_value(value)}
+        reached.names = [own for own in reached.names if own[3] not in kept]
+        reached.found = _with_own_names([own for own in reached.found if own.key not in kept])
+        return reached
 
     def read(self, function: FunctionType) -> None:
         """Looks up the names in the code of a function."""
@@ -116,6 +151,7 @@ class _Reader:
         if _is_library(own.get("__name__")):
             return
         names = _names(code)
+        self._assigned |= {(id(own), name) for name in names.assigned}
         for name in names.globals:
             if name in own or name not in _builtins():
                 self._name(own, own, name, name, code)
@@ -130,7 +166,7 @@ class _Reader:
     def _variables(self, function: FunctionType) -> None:
         """What a function has from where it was defined, and its defaults."""
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
-            if name != "__class__" and id(cell) not in self._seen:
+            if name != "__class__" and id(cell) not in self._seen and not self._code.is_ignored(name):
                 self._seen.add(id(cell))
                 value = content(cell)
                 self._reached.cells.append((cell, value))
@@ -144,16 +180,18 @@ class _Reader:
     def _name(self, owner: Any, holder: Mapping[str, Any], name: str, shown: str, code: CodeType) -> None:
         """Looks up a name of a module or a class, which code refers to."""
         value, key = holder.get(name), (id(owner), name)
+        if self._code.is_ignored(shown):
+            return
         if isinstance(value, ModuleType):
             if key not in self._seen and not _is_library(value.__name__):
                 self._seen.add(key)
-                self._reached.names.append((holder, name, value))
+                self._reached.names.append((holder, name, value, key))
             self._namespace(value, shown, code)
             return
         if key not in self._seen and not (isinstance(value, (FunctionType, type)) and _is_library(value.__module__)):
             self._seen.add(key)
-            self._reached.names.append((holder, name, value))
-            self._value(key, f"__globals__[{shown}]", value, code)
+            self._reached.names.append((holder, name, value, key))
+            self._value(key, f"__globals__[{shown}]", value, code, str(holder.get("__name__", holder.get("__module__", ""))))
         if isinstance(value, type):
             self._namespace(value, shown, code)
 
@@ -172,22 +210,17 @@ class _Reader:
             if holder is not None:
                 self._name(base, holder, name, f"{shown}.{name}", code)
 
-    def _value(self, key: Any, path: str, value: Any, code: CodeType) -> None:
+    def _value(self, key: Any, path: str, value: Any, code: CodeType, module: str = "") -> None:
         """What a variable refers to: tensors, and code."""
         if isinstance(value, (*_PLAIN, type, ModuleType)):
             return
         self._wait(value)
         if _holds(value, _DEPTH):
-            self._reached.found.append(Found(key, self._unused(path), value))
+            self._reached.found.append(Found(key, path, value, "" if module == "__main__" else module))
         # An object may be called, or a method of it.
         own = [base for base in type(value).__mro__ if base not in self._bases and not _is_library(base.__module__)]
         self._bases += own
         self.start(own, (*_CALLED, *_names(code).attributes))
-
-    def _unused(self, path: str) -> str:
-        """A name that no other variable has, such as one of the same name in another module."""
-        count = Counter(own.path.partition("#")[0] for own in self._reached.found)[path]
-        return f"{path}#{count + 1}" if count else path
 
     def _wait(self, value: Any) -> None:
         for function in _functions(value):
@@ -201,22 +234,53 @@ class _Names(NamedTuple):
     attributes: tuple[str, ...]
     #: Modules that are imported where they are used.
     modules: tuple[str, ...]
+    #: Globals that are assigned.
+    assigned: tuple[str, ...]
 
 
 @functools.lru_cache(maxsize=1 << 14)
 def _names(code: CodeType) -> _Names:
     """The names in code, and in that of the functions in it, each once."""
-    read: dict[str, dict[str, None]] = {"globals": {}, "attributes": {}, "modules": {}}
+    read: dict[str, dict[str, None]] = {"globals": {}, "attributes": {}, "modules": {}, "assigned": {}}
     for instruction in dis.get_instructions(code):
         operation, name = instruction.opname, instruction.argval
         if operation in ("LOAD_GLOBAL", "LOAD_NAME"):
             read["globals"][name] = None
         elif operation == "IMPORT_NAME":
             read["modules"][name] = None
+        elif operation == "STORE_GLOBAL":
+            read["assigned"][name] = None
         elif operation in ("LOAD_METHOD", "IMPORT_FROM") or operation.startswith(("LOAD_ATTR", "LOAD_SUPER")):
             read["attributes"][name] = None
     inner = [_names(item) for item in code.co_consts if isinstance(item, CodeType)]
     return _Names(*(tuple(dict.fromkeys([*read[field], *(name for own in inner for name in getattr(own, field))])) for field in _Names._fields))
+
+
+def _with_own_names(found: list[Found]) -> list[Found]:
+    """Each variable under a name that no other has: where several have one, with its module. In the order of the names, not of the code."""
+    counts = Counter(own.path for own in found)
+    named = [own if counts[own.path] == 1 else own._replace(path=own.path.replace("[", f"[{own.module}:", 1)) for own in found]
+    named.sort(key=lambda own: own.path)
+    numbers: Counter[str] = Counter()
+    for place, own in enumerate(named):
+        numbers[own.path] += 1
+        if numbers[own.path] > 1:
+            named[place] = own._replace(path=f"{own.path}#{numbers[own.path]}")
+    return named
+
+
+#: The part of a path that is a variable of code.
+_VARIABLE = re.compile(r"__(?:globals|closure)__\[(?:[^\]:]*:)?([^\]]+)\]")
+
+
+def variable(path: str) -> str | None:
+    """The name of the variable of code through which a path leads; ``None`` if it leads through none."""
+    found = _VARIABLE.search(path)
+    return found[1] if found else None
+
+
+def _is_value(value: Any) -> bool:
+    return isinstance(value, _PLAIN) or is_numeric(value)
 
 
 def _functions(value: Any) -> Iterator[FunctionType]:

@@ -60,7 +60,7 @@ class Scan:
         self._instances: list[tuple[Any, type, Any]] = []
         #: Whether all that the walk has read can be compared without another walk.
         self._is_plain = True
-        #: What methods belong to, the ways to them, and whether these are in a handle. Most are parts that the walk comes to in any case, under names of their own.
+        #: What methods belong to, the ways to them, and whether these are in a handle. Most are parts with names of their own.
         self._owners: list[tuple[Any, str, bool]] = []
         #: Functions, the ways to them, and the classes of which they are methods. What they have is mostly a part of the module under another
         #: name.

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import operator
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from ..errors import InvalidWeightsError, ModuleViolationError
-from ..runtime.locks import PartLocks, ProcessLock, held_for
+from ..runtime.held import held_for
+from ..runtime.locks import PartLocks, ProcessLock
 from ..tensors.captures import beside_captures
-from .code import Code
+from .code import Code, variable
 from .computed import Computed
 from .graph import graphs
 from .known import Known
@@ -41,18 +43,19 @@ class Watch:
     Weights that were moved, or loaded again with the same values, are the same. Attributes that ``forward`` adds are its own.
     """
 
-    def __init__(self, module: Any, allows_gradients: bool) -> None:
-        #: What the code of the module reaches, which is read again where something in it was replaced.
-        self._code = Code()
-        scan = Scan(module, self._code)
+    def __init__(self, module: Any, allows_gradients: bool, ignored: Iterable[str] = ()) -> None:
+        #: What the code of the module reaches, which is read again where something in it was replaced; without the `ignored` variables.
+        self.code = Code(ignored)
+        scan = Scan(module, self.code)
         #: The locks of the parts, which other handles have that compute with one of these: what `forward` keeps in a part is that of one batch.
         self.locks = _PARTS.of(scan.parts(of_handles=False))
         #: Those of the parts that only handles in it have: while a check reads these parts, no handle computes with them.
-        self.locks_of_handles = _PARTS.of(scan.parts(of_handles=True))
+        of_handles = scan.parts(of_handles=True)
+        self.locks_of_handles = _PARTS.of(of_handles) if of_handles else ()
         held_for([*self.locks, *self.locks_of_handles], lambda: self._freeze(module, allows_gradients))
 
     def _freeze(self, module: Any, allows_gradients: bool) -> None:
-        scan = Scan(module, self._code)
+        scan = Scan(module, self.code)
         refuse(scan, allows_gradients)
         self._module = module
         self._allows_gradients = allows_gradients
@@ -88,7 +91,7 @@ class Watch:
                 self._check_known()
                 if walked.untouched.holds() and not (has_run and self._sampled.is_other()):
                     return False
-        scan = Scan(self._module, self._code) if walked is None else None
+        scan = Scan(self._module, self.code) if walked is None else None
         if scan is not None:
             refuse(scan, self._allows_gradients)
         with self._lock.own:
@@ -191,7 +194,11 @@ class Watch:
         return next((own.name for own in self._weights if own.is_written()), "?")
 
     def _fail(self, name: str, what: str, is_attribute: bool = False) -> None:
-        self._changed = f"weight `{name}`: {what}; {_OF_FORWARD if is_attribute or name in self._attributes else _REMEDY}"
+        remedy = _OF_FORWARD if is_attribute or name in self._attributes else _REMEDY
+        own = variable(name)
+        if own is not None:
+            remedy = f"if `{own}` decides nothing of the outputs, pass `assume_stateless=[{own!r}]`; otherwise {_REMEDY}"
+        self._changed = f"weight `{name}`: {what}; {remedy}"
         self._check_known()
 
     def refuse_changed(self) -> None:
@@ -209,7 +216,7 @@ class Watch:
     def renew(self) -> None:
         """Lets go of the memory that weights had before they were moved, if their values are the same. It finds no fault: the next check does."""
         try:
-            found = flat(Scan(self._module, self._code).all)[0]
+            found = flat(Scan(self._module, self.code).all)[0]
         except InvalidWeightsError:
             return
         self._renew({own.name: found.get(own.name, own.source) for own in self._weights})

@@ -10,6 +10,7 @@ from ..errors import InvalidWeightsError
 from ..schema.types import SIZES
 from ..tensors.memory import dtype_name, plain
 from .arrays import as_tensor
+from .code import variable
 from .unsaved import Scan, has_tensors
 from .wrappers import unwrap
 
@@ -136,14 +137,21 @@ def refuse(scan: Scan, allows_gradients: bool) -> None:
     training = next((name for name, part in scan.modules if part.training and (not _OUTSIDE.search(name) or has_tensors(part))), None)
     if training is not None:
         part = f"its part `{training}` is" if training else "it is"
+        own = variable(training)
         raise InvalidWeightsError(
-            f"module `{type(scan.modules[0][1]).__name__}`: {part} in training mode, so dropout and batch norm make its outputs random; call `module.eval()` before"
+            f"module `{type(scan.modules[0][1]).__name__}`: {part} in training mode, so dropout and batch norm make its outputs random; call "
+            f"`{own or 'module'}.eval()` before{_or_left_out(own)}"
         )
     if allows_gradients:
         return
     tracked = next((name for name, weight in scan.all.items() if getattr(weight, "requires_grad", False)), None)
     if tracked is not None:
         raise InvalidWeightsError(
-            f"weight `{tracked}`: tracks gradients, so an optimizer could change it; call `module.requires_grad_(False)`, or pass `allow_gradients=True`: "
-            "rows have no gradients in any case"
+            f"weight `{tracked}`: tracks gradients, so an optimizer could change it; call `{variable(tracked) or 'module'}.requires_grad_(False)`, or pass "
+            f"`allow_gradients=True`: rows have no gradients in any case{_or_left_out(variable(tracked))}"
         )
+
+
+def _or_left_out(name: str | None) -> str:
+    """What else can be done about a variable of code."""
+    return "" if name is None else f"; or, if it decides nothing of the outputs, pass `assume_stateless=[{name!r}]`"

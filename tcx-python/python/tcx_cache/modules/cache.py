@@ -317,8 +317,9 @@ def cached(module: Any, directory: _Path, id: str, *, mode: str = "read_write", 
         shared: Keyword arguments that are the same for all samples. They are part of the identity, and passed to every call.
         type_name: The name of the module in the identity, if it is not that of its class: the name of the struct in Rust.
         fields: The fields of the struct in Rust, in order, with ``tcx.WEIGHTS`` for the network: rows are then shared with that program.
-        assume_stateless: With ``fields``: the names of tensors that ``state_dict`` leaves out and that follow from the configuration, such as
-            the numbers of positions of a transformer. The module in Rust has none, and they are not part of the identity.
+        assume_stateless: The names of variables outside of the module that its code uses, and that decide nothing of the outputs, such as a
+            counter. With ``fields`` also those of tensors that ``state_dict`` leaves out and that follow from the configuration, such as the
+            numbers of positions of a transformer: the module in Rust has none. Neither is part of the identity, or watched if it is a variable.
         output_device: Where outputs are put; the device of the weights.
         allow_gradients: Whether parameters may require gradients. Rows have none in any case.
         recheck: The fraction of computed samples that is computed again as a check.

@@ -18,7 +18,8 @@ from ..errors import InvalidBatchError, InvalidWeightsError, ModuleViolationErro
 from ..identity.adapters import adapters
 from ..identity.surroundings import Surroundings
 from ..identity.watch import Watch
-from ..runtime.locks import PATIENCE, ProcessLock, computes, held_for
+from ..runtime.held import PATIENCE, held_for
+from ..runtime.locks import ProcessLock, computes, is_computing, release_taken
 from ..runtime.warn import warn
 from .checks import VERSION, Checks
 
@@ -41,12 +42,13 @@ class Computing:
         recheck: float,
         refuses_repeated: bool,
         surroundings: Surroundings,
+        ignored: Iterable[str] = (),
     ) -> None:
         # As the identity has it: the caller may change a list later.
         self.module, self.name, self.shared = module, name, copy.deepcopy(shared)
         self.lock = ProcessLock()
         self.surroundings = surroundings
-        self.watch = Watch(module, allows_gradients)
+        self.watch = Watch(module, allows_gradients, ignored)
         #: The modules whose outputs are the inputs of this one: rows made of rows of changed weights must not become durable either.
         self.upstream: tuple[Computing, ...] = ()
         self.checks = Checks(name, recheck)
@@ -71,7 +73,8 @@ class Computing:
         Raises:
             ModuleViolationError: if the copy has other weights or adapters than the rows were computed with.
         """
-        own = Computing(inner(module), self.shared, self.name, self.allows_gradients, self.recheck, self.refuses_repeated, self.surroundings)
+        settings = self.allows_gradients, self.recheck, self.refuses_repeated, self.surroundings, self.watch.code.ignored
+        own = Computing(inner(module), self.shared, self.name, *settings)
         own.module, own.upstream = module, self.upstream
         if own.watch.known != self.watch.known:
             raise ModuleViolationError(
@@ -137,9 +140,15 @@ class Computing:
     def alone(self, call: Callable[[], Own]) -> Own:
         """Calls a function that computes, while no other thread computes with this module or a part of it."""
         first, *others = self.watch.locks
-        # A thread within a network holds those of its parts already. Of others, the thread may wait for this one, and does not compute then.
-        with first.turn(PATIENCE):
-            return _alone(others, self.lock, call)
+        is_nested = is_computing()
+        try:
+            # A thread within a network holds those of its parts already. Of others, the thread may wait for this one, and does not compute
+            # then.
+            with first.turn(PATIENCE) if is_nested else first.own:
+                return _alone(others, self.lock, call)
+        finally:
+            if not is_nested:
+                release_taken()
 
     def run(self, inputs: Inputs, are_copies: bool = True) -> Any:
         """The output of the module, which is frozen before and after."""
@@ -238,7 +247,8 @@ class Computing:
         try:
             self.surroundings.check(self.device, lambda: {weight.device.type for _, _, weight in _weights(self.module)})
             # No handle in the module computes with parts that this one reads at the same time.
-            has_changed = held_for(self.watch.locks_of_handles, lambda: self.watch.check(has_run))
+            others = self.watch.locks_of_handles
+            has_changed = held_for(others, lambda: self.watch.check(has_run)) if others else self.watch.check(has_run)
         except (InvalidWeightsError, ModuleViolationError) as error:
             raise ModuleViolationError(f"module `{self.name}`: {error}") from error
         for own in self.upstream:

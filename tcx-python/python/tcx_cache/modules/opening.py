@@ -12,6 +12,7 @@ import torch
 from .. import _native
 from ..engine.rows import Opening, Rows
 from ..errors import InvalidSettingsError, InvalidWeightsError
+from ..identity.code import Code
 from ..identity.config import LONGEST_VALUE, Entries, digest, entries
 from ..identity.surroundings import Surroundings
 from ..identity.known import Known
@@ -46,7 +47,7 @@ def open_module(
     if isinstance(module, Cached):
         raise InvalidWeightsError(f"module `{name}`: is cached already; pass the module inside (`.module`)")
     try:
-        computing = Computing(inner(module), dict(shared or {}), name, allow_gradients, recheck, refuse_repeated_ids, Surroundings(config))
+        computing = Computing(inner(module), dict(shared or {}), name, allow_gradients, recheck, refuse_repeated_ids, Surroundings(config), assume_stateless)
     except InvalidWeightsError as error:
         raise InvalidWeightsError(f"module `{name}`: {error}") from error
     before = _before(name, after)
@@ -68,7 +69,8 @@ def _identity(
 ) -> Entries:
     own, known = type(computing.module), computing.watch.known
     left_out = [name for name in known.not_in_rust if name not in assumed]
-    _check_assumed(known, fields, assumed)
+    code = computing.watch.code
+    _check_assumed(known, fields, assumed, code)
     found: Entries = [("self", type_name or f"{own.__module__}.{own.__qualname__}")]
     if fields is None:
         # What `state_dict` leaves out decides outputs as well.
@@ -89,23 +91,26 @@ def _identity(
     for label, part in (("config", config), ("shared", computing.shared)):
         for name, value in (part or {}).items():
             found += entries(f"{label}.{name}", value)
+    if code.left_out:
+        found.append(("assumed stateless", ", ".join(sorted(code.left_out))))
     return [*found, *computing.surroundings.entries()]
 
 
-def _check_assumed(known: Known, fields: Mapping[str, Any] | None, assumed: Sequence[str]) -> None:
+def _check_assumed(known: Known, fields: Mapping[str, Any] | None, assumed: Sequence[str], code: Code) -> None:
     """Refuses names that leave nothing out of the identity.
 
     Raises:
-        InvalidSettingsError: if one is no tensor that `state_dict` leaves out, or the identity is not that of a module in Rust.
+        InvalidSettingsError: if one is neither a variable that the code uses nor, with `fields`, a tensor that `state_dict` leaves out.
     """
     if isinstance(assumed, str):
         raise InvalidSettingsError(f"`assume_stateless=`: expected a list of names, found {assumed!r}; pass `[{assumed!r}]`")
-    if assumed and fields is None:
-        raise InvalidSettingsError("`assume_stateless=` names tensors that a module in Rust does not have: pass it with `fields=`; without them, all tensors are known")
     for name in assumed:
-        if name not in known.not_in_rust:
-            found = ", ".join(known.not_in_rust) or "none"
-            raise InvalidSettingsError(f"`assume_stateless=`: `{name}` is no tensor that `state_dict` leaves out: expected one of them (here: {found})")
+        if name in code.left_out or (fields is not None and name in known.not_in_rust):
+            continue
+        variables = f"variables outside of the module that its code uses and that hold tensors (here: {', '.join(code.variables) or 'none'})"
+        tensors = f" or of tensors that `state_dict` leaves out (here: {', '.join(known.not_in_rust) or 'none'})" if fields is not None else ""
+        hint = "" if fields is not None else "; tensors of the module itself can be left out with `fields=` only"
+        raise InvalidSettingsError(f"`assume_stateless=`: expected names of {variables}{tensors}, found `{name}`{hint}")
 
 
 def _before(name: str, after: Any) -> list[Upkeep]:

@@ -8,13 +8,11 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any, TypeVar
+from typing import Any
 
 from .weak import Alive
-
-Own = TypeVar("Own")
 
 
 class ProcessLock:
@@ -47,11 +45,7 @@ class ProcessLock:
         """Holds it. A thread that runs code of the user with another lock held waits for it at most so long: two functions that use the table of
         each other would wait for each other. They may compute a value twice, as two processes may."""
         # One that this thread has is held twice, and is not given back where the thread ends to compute.
-        return self.within(seconds) if _is_computing() and not self.is_held_here else self.own
-
-    def within(self, seconds: float) -> AbstractContextManager[Any]:
-        """Holds it, unless another thread does for longer than this."""
-        return _IfFree(self, seconds)
+        return _IfFree(self, seconds) if is_computing() and not self.is_held_here else self.own
 
     @property
     def is_held_here(self) -> bool:
@@ -72,8 +66,7 @@ class _IfFree:
     def __enter__(self) -> None:
         try:
             # First: what Ctrl-C leaves held is given back where the thread ends to compute.
-            if _is_computing():
-                _here.taken.add(self._own)
+            _here.taken.add(self._own)
             self._own.acquire(timeout=self._seconds)
         except BaseException:
             self.__exit__()
@@ -89,7 +82,8 @@ _NUMBERS = itertools.count()
 _here = threading.local()
 
 
-def _is_computing() -> bool:
+def is_computing() -> bool:
+    """Whether this thread runs code of the user, or is about to, with a lock held."""
     # No flag that is set back: Ctrl-C could come before that.
     within = getattr(_here, "within", None)
     return within is not None and bool(within._is_owned())
@@ -101,11 +95,18 @@ def _release(owned: Iterable[Any]) -> None:
             own.release()
 
 
+def release_taken() -> None:
+    """Gives back what Ctrl-C has left held, where a thread has computed that holds no other lock."""
+    for own in getattr(_here, "taken", ()):
+        if own._is_owned():
+            own.release()
+
+
 @contextlib.contextmanager
 def computes(lock: ProcessLock) -> Iterator[None]:
     """This thread runs a function or a module of the user, and holds its lock."""
     # The lock itself is one that an earlier call has left there, and that this one holds again.
-    if _is_computing() and _here.within is not lock.own:
+    if is_computing() and _here.within is not lock.own:
         yield
         return
     _here.within, _here.taken = lock.own, set()
@@ -113,18 +114,6 @@ def computes(lock: ProcessLock) -> Iterator[None]:
         yield
     finally:
         _release(_here.taken)
-
-
-#: The seconds that a thread within a network, or one that looks at parts of another handle, waits for a thread that computes with them.
-PATIENCE = 30.0
-
-
-def held_for(locks: Sequence[ProcessLock], call: Callable[[], Own]) -> Own:
-    """Calls a function while no other thread that holds one of these locks computes."""
-    if not locks:
-        return call()
-    with locks[0].within(PATIENCE):
-        return held_for(locks[1:], call)
 
 
 class PartLocks:
