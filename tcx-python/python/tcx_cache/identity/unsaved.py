@@ -62,8 +62,7 @@ class Scan:
         self._is_plain = True
         #: What methods belong to, the ways to them, and whether these are in a handle. Most are parts with names of their own.
         self._owners: list[tuple[Any, str, bool]] = []
-        #: Functions, the ways to them, and the classes of which they are methods. What they have is mostly a part of the module under another
-        #: name.
+        #: Functions, the ways to them, and their classes. What they have is mostly a part of the module under another name.
         self._functions: list[tuple[Any, str, type | None, bool]] = []
         #: Classes of modules whose code is not read yet, with those that they inherit from, and the ways to them.
         self._coded: list[tuple[type, tuple[type, ...], str]] = []
@@ -79,8 +78,7 @@ class Scan:
         #: The parts of the module that methods and functions use, by the ways to them there.
         self._used: dict[str, Any] = {}
         self._is_following = False
-        #: Whether the walk is in the module of a handle, and the parts that it has come to only there: that handle takes their locks itself,
-        #: maybe in another thread, for which a thread that computes with this module waits.
+        #: Whether the walk is in the module of a handle, and the parts that are only there: that handle takes their locks, in any thread.
         self._is_in_handle = False
         self._of_handles: set[int] = set()
         #: The classes of parts outside of handles.
@@ -147,10 +145,8 @@ class Scan:
         # A module may hold its own handle, which adds no weights.
         inside, was_in_handle = _inside(module), self._is_in_handle
         self._is_in_handle |= inside is not module
-        try:
-            self._part(inside, path, parameters, buffers)
-        finally:
-            self._is_in_handle = was_in_handle
+        self._part(inside, path, parameters, buffers)
+        self._is_in_handle = was_in_handle
 
     def _part(self, module: Any, path: str, parameters: dict[str, Any], buffers: dict[str, Any]) -> None:
         if not self._is_in_handle:
@@ -159,8 +155,7 @@ class Scan:
             if not self._is_in_handle and id(module) in self._of_handles:
                 self._of_handles -= {id(part) for part in module.modules()}
             return
-        if self._is_in_handle:
-            self._of_handles.add(id(module))
+        self._of_handles |= {id(module)} if self._is_in_handle else set()
         self._seen.add(id(module))
         self.modules.append((path.removesuffix("."), module))
         own = vars(module)
